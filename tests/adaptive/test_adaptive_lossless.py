@@ -7,7 +7,7 @@ import pytest
 from toy_adapters import lora_of, lora_options, under, write_adapters
 
 from specserve_adaptive.step_costs import StepCosts
-from specserve_workbench.testing.engines import make_engine, run, run_requests
+from specserve_workbench.testing.engines import make_engine, plain_run, run_requests
 from specserve_workbench.testing.requests import toy_request, varied_requests
 
 MODES = {
@@ -43,7 +43,7 @@ class FixedCosts(StepCosts):
 @pytest.mark.parametrize("batch_size", [1, 8])
 def test_every_mode_changes_nothing(toy_model, batch_size):
     requests = requests_of()
-    plain = run(toy_model, requests, max_num_seqs=batch_size).decided()
+    plain = plain_run(toy_model, requests, max_num_seqs=batch_size).decided()
     for mode in MODES:  # the plain run takes longer than they do
         engine = adaptive_engine(toy_model, mode=mode, max_num_seqs=batch_size)
         adaptive = run_requests(engine, requests)
@@ -57,7 +57,7 @@ def test_it_changes_nothing_in_half_precision(toy_model, dtype):
     requests = requests_of()
     assert (
         run_requests(adaptive_engine(toy_model, dtype=dtype), requests).decided()
-        == run(toy_model, requests, dtype=dtype).decided()
+        == plain_run(toy_model, requests, dtype=dtype).decided()
     )
 
 
@@ -68,7 +68,7 @@ def test_it_changes_nothing_with_a_draft_model(toy_model, drafters, mode, topk):
     requests = requests_of()
     eagle = {"model": str(toy_model), "topk": topk}
     engine = adaptive_engine(toy_model, drafters=drafters, mode=mode, tables={"eagle": eagle})
-    assert run_requests(engine, requests).decided() == run(toy_model, requests).decided()
+    assert run_requests(engine, requests).decided() == plain_run(toy_model, requests).decided()
     assert not engine.metrics.drafter_faults
     assert not engine.metrics.faults.counts
     assert engine.metrics.num_accepted_tokens > 20

@@ -14,7 +14,7 @@ from specserve_adaptive._native import Planner
 from specserve_adaptive.competition import Competition
 from specserve_adaptive.drafter_record import DrafterRecord
 from specserve_workbench.testing.drafters import OracleDrafter, WrongDrafter
-from specserve_workbench.testing.engines import make_engine, run, run_requests
+from specserve_workbench.testing.engines import make_engine, plain_run, run_requests
 from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests
 
 
@@ -31,7 +31,7 @@ def run_both(model, requests, first, second):
 def test_two_drafters_change_nothing_and_the_right_one_wins(toy_model, monkeypatch):
     clock = Clock(monkeypatch)
     requests = varied_requests(24)
-    plain = run(toy_model, requests)
+    plain = plain_run(toy_model, requests)
     expected = plain.tokens()
 
     class Wrong(WrongDrafter):
@@ -48,7 +48,7 @@ def test_two_drafters_change_nothing_and_the_right_one_wins(toy_model, monkeypat
 def test_a_costly_drafter_is_skipped_where_a_cheap_draft_suffices(toy_model, monkeypatch):
     clock = Clock(monkeypatch)
     requests = [toy_request("a", range(1, 20), max_tokens=200, ignore_eos=True)]
-    expected = run(toy_model, requests).tokens()
+    expected = plain_run(toy_model, requests).tokens()
 
     class Costly(OracleDrafter):
         name = "costly"
@@ -66,7 +66,7 @@ def test_a_costly_drafter_is_skipped_where_a_cheap_draft_suffices(toy_model, mon
 
 def test_a_faulty_drafter_does_not_take_its_neighbour_down(toy_model):
     requests = varied_requests(12)
-    plain = run(toy_model, requests)
+    plain = plain_run(toy_model, requests)
 
     class Broken(OracleDrafter):
         name = "broken"
@@ -84,7 +84,7 @@ def test_a_drafter_that_missed_at_first_is_asked_again_now_and_then(toy_model, m
     """Beside one that is always a little right, it would never get the chance to show that it is better by now."""
     Clock(monkeypatch)
     requests = [toy_request("a", range(1, 20), max_tokens=300, ignore_eos=True)]
-    right = run(toy_model, requests).tokens()
+    right = plain_run(toy_model, requests).tokens()
 
     class Late(OracleDrafter):
         name = "late"
@@ -125,7 +125,7 @@ def test_a_token_saves_the_less_the_more_a_step_gives_without_it():
 
 def test_single_drafts_are_learned_of_where_the_planner_does_not(toy_model):
     requests = [toy_request("a", range(1, 20), max_tokens=40, ignore_eos=True)]
-    expected = run(toy_model, requests).tokens()
+    expected = plain_run(toy_model, requests).tokens()
 
     class Silent(OracleDrafter):
         name = "silent"
@@ -163,7 +163,7 @@ def test_a_costlier_drafter_is_weighed_with_the_verification_of_its_draft_tokens
 def test_a_drafter_whose_tokens_cost_more_to_verify_than_they_save_is_asked_now_and_then(toy_model, monkeypatch):
     clock = Clock(monkeypatch)
     requests = [toy_request("a", range(1, 20), max_tokens=200, ignore_eos=True)]
-    expected = run(toy_model, requests).tokens()
+    expected = plain_run(toy_model, requests).tokens()
 
     class Second(OracleDrafter):
         name = "second"
@@ -188,7 +188,7 @@ def test_a_drafter_whose_tokens_cost_more_to_verify_than_they_save_is_asked_now_
 def test_each_drafter_is_scored_by_its_own_part(toy_model, monkeypatch):
     Clock(monkeypatch)
     requests = [toy_request("a", range(1, 20), max_tokens=60, ignore_eos=True)]
-    expected, chosen = run(toy_model, requests).tokens(), competition()
+    expected, chosen = plain_run(toy_model, requests).tokens(), competition()
     extra = {
         "knowing": plugin(Knowing(expected, 3), composed_by(chosen)),
         "continuing": plugin(Continuing(expected, 2)),
@@ -200,7 +200,7 @@ def test_each_drafter_is_scored_by_its_own_part(toy_model, monkeypatch):
 
 def test_what_follows_forced_tokens_that_are_wrong_is_not_scored(toy_model):
     requests = varied_requests(20)
-    plain, chosen = run(toy_model, requests), competition()
+    plain, chosen = plain_run(toy_model, requests), competition()
     wrong = Knowing(plain.tokens(), 3)
     wrong.shift = 1
     extra = {"knowing": plugin(wrong, composed_by(chosen)), "continuing": plugin(Continuing(plain.tokens(), 2))}

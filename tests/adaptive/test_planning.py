@@ -9,7 +9,7 @@ from planning_cases import planner
 from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve.types import Draft
 from specserve_workbench.testing.drafters import OracleDrafter, WrongDrafter
-from specserve_workbench.testing.engines import run
+from specserve_workbench.testing.engines import plain_run, run
 from specserve_workbench.testing.requests import TOY_VOCAB, toy_request
 
 
@@ -49,7 +49,7 @@ def test_verifying_an_oracle_goes_on(toy_model, served):
 
 def test_a_drafter_that_becomes_right_is_found_out_without_being_verified(toy_model):
     requests = [toy_request("a", range(1, 20), max_tokens=300, ignore_eos=True)]
-    plain = run(toy_model, requests)
+    plain = plain_run(toy_model, requests)
 
     class LateOracle(OracleDrafter):
         def draft(self, request, limit):

@@ -11,7 +11,7 @@ from running_engine import SECONDS, collect, endless, merged, started, until, wi
 from specserve.engine.mailbox import Mailbox
 from specserve.errors import EngineDeadError
 from specserve.types import RequestOutput
-from specserve_workbench.testing.engines import run
+from specserve_workbench.testing.engines import plain_run, run
 from specserve_workbench.testing.requests import toy_request, varied_requests
 
 
@@ -27,7 +27,7 @@ async def test_submit_streams_what_the_synchronous_engine_gives(toy_model):
 @pytest.mark.parametrize("speculative", [False, True])
 async def test_many_concurrent_requests_get_their_own_answers(toy_model, speculative):
     requests = varied_requests(40)
-    expected = run(toy_model, requests)
+    expected = plain_run(toy_model, requests)
     options = with_oracle(expected.tokens()) if speculative else {}
     async with started(toy_model, **options) as engine:
         answers = await asyncio.gather(*(collect(engine, request) for request in requests))

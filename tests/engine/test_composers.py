@@ -15,7 +15,7 @@ from specserve.hookspecs import hookimpl
 from specserve.speculation.first_draft import FirstDraft
 from specserve.types import Draft
 from specserve_workbench.testing.drafters import OracleDrafter, WrongDrafter
-from specserve_workbench.testing.engines import make_engine, run, run_requests
+from specserve_workbench.testing.engines import make_engine, plain_run, run_requests
 from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests
 
 
@@ -36,7 +36,7 @@ def together(model, requests, *drafters, composer=None, **options):
 
 def test_without_a_composer_each_request_has_the_first_drafters_draft_that_proposes_one(toy_model):
     requests = [toy_request(str(i), range(1, 9 + i), max_tokens=40, ignore_eos=True) for i in range(4)]
-    plain = run(toy_model, requests)
+    plain = plain_run(toy_model, requests)
     outcome = together(toy_model, requests, ForSome(plain.tokens(), 2), OracleDrafter(plain.tokens(), 5))
     assert outcome.decided() == plain.decided()
     for request_id, output in outcome.outputs.items():
@@ -112,7 +112,7 @@ def test_a_composer_that_raises_costs_its_choice_and_no_token(toy_model, method)
 def found_as_without(toy_model, composer):
     """The first drafts of the requests are taken, and the fault is counted."""
     requests = varied_requests(8)
-    plain = run(toy_model, requests)
+    plain = plain_run(toy_model, requests)
     drafters = OracleDrafter(plain.tokens(), 3), WrongDrafter(plain.tokens(), 2, TOY_VOCAB)
     outcome = together(toy_model, requests, *drafters, composer=composer, fault_limit=10**6)
     without = together(toy_model, requests, *drafters)
@@ -162,7 +162,7 @@ def test_drafts_of_chain_drafters_that_are_combined_to_a_tree_are_cut_where_atte
 ):
     declared = PluginDeclaration(name="guest", provides={"attention.backend": "a test's"})
     requests = [toy_request(str(i), range(1, 9 + i), max_tokens=40, ignore_eos=True) for i in range(3)]
-    plain = run(toy_model, requests)
+    plain = plain_run(toy_model, requests)
     wrong, right = WrongDrafter(plain.tokens(), 2, TOY_VOCAB), OracleDrafter(plain.tokens(), 3)
     chosen = []
     choose = composed_by(None).__class__.choose

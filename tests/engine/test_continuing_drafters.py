@@ -9,7 +9,7 @@ from specserve.batch.drafts import after, continued
 from specserve.batch.proposals import Proposal, forced_tokens
 from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve.types import Draft
-from specserve_workbench.testing.engines import make_engine, run, run_requests
+from specserve_workbench.testing.engines import make_engine, plain_run, run_requests
 from specserve_workbench.testing.requests import toy_request, varied_requests
 
 
@@ -22,7 +22,7 @@ def run_both(model, requests, knowing, continuing, limit=32):
 def test_a_step_verifies_what_is_forced_and_what_follows_it(toy_model, monkeypatch):
     Clock(monkeypatch)
     requests = [toy_request("a", range(1, 20), max_tokens=60, ignore_eos=True)]
-    plain = run(toy_model, requests)
+    plain = plain_run(toy_model, requests)
     expected = plain.tokens()
     _, outcome = run_both(toy_model, requests, Knowing(expected, 3), Continuing(expected, 2))
     assert outcome.decided() == plain.decided()
@@ -36,7 +36,7 @@ def test_a_step_verifies_what_is_forced_and_what_follows_it(toy_model, monkeypat
 def test_where_the_limit_is_used_up_nobody_goes_on(toy_model, monkeypatch):
     Clock(monkeypatch)
     requests = [toy_request("a", range(1, 20), max_tokens=40, ignore_eos=True)]
-    expected = run(toy_model, requests).tokens()
+    expected = plain_run(toy_model, requests).tokens()
     _, outcome = run_both(toy_model, requests, Knowing(expected, 3), Continuing(expected, 2), limit=3)
     assert outcome.tokens() == expected
     assert max(len(delta.tokens) for delta in outcome.outputs["a"].steps) == 4
@@ -44,7 +44,7 @@ def test_where_the_limit_is_used_up_nobody_goes_on(toy_model, monkeypatch):
 
 def test_forced_tokens_that_are_wrong_change_no_token(toy_model):
     requests = varied_requests(20)
-    plain = run(toy_model, requests)
+    plain = plain_run(toy_model, requests)
     expected = plain.tokens()
     wrong = Knowing(expected, 3)
     wrong.shift = 1
@@ -55,7 +55,7 @@ def test_forced_tokens_that_are_wrong_change_no_token(toy_model):
 @pytest.mark.parametrize("fault", ["raises", "too long", "too few"])
 def test_a_fault_of_the_one_that_goes_on_costs_its_part_only(toy_model, fault):
     requests = varied_requests(12)
-    plain = run(toy_model, requests)
+    plain = plain_run(toy_model, requests)
 
     class Faulty(Continuing):
         def propose_after(self, batch, output, verdict, limits, forced):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from specserve.protocols import LogitsProcessor, ProcessorState
 from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve_hybrid_attn.factory import HybridFactory
 from specserve_workbench.testing.drafters import NoisyDrafter
-from specserve_workbench.testing.engines import make_engine, run, run_requests, verify_everything
+from specserve_workbench.testing.engines import make_engine, plain_run, run_requests, verify_everything
 from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests
 
 REPOSITORY = Path(__file__).parents[2]
@@ -156,16 +157,24 @@ def run_with(toy_model, feature, partner, requests, *plugins):
     return run_requests(engine, requests)
 
 
+# a bias towards one token makes text that repeats, so that the template's drafter has something to guess
+REPETITIVE = [toy_request(f"r{i}", (5, 6, 6), max_tokens=30, logit_bias={6: 20.0 + i}, seed=i) for i in range(4)]
+REQUESTS = (*varied_requests(24), *REPETITIVE)
+
+
+@cache
+def run_without(toy_model, feature):
+    """With the partner alone, which is the same whatever plugin runs beside it."""
+    outputs = plain_run(toy_model, REQUESTS).tokens()
+    return run_with(toy_model, feature, PARTNERS[feature](outputs), REQUESTS)
+
+
 @pytest.mark.parametrize(("plugin", "feature"), list(declared_pairs()))
 def test_a_declared_pair_is_lossless(toy_model, plugin, feature):
     assert feature in PARTNERS, f"{plugin} declares {feature}: add a partner that provides it, and with it the proof"
-    # a bias towards one token makes text that repeats, so that the template's drafter has something to guess
-    repetitive = [toy_request(f"r{i}", (5, 6, 6), max_tokens=30, logit_bias={6: 20.0 + i}, seed=i) for i in range(4)]
-    requests = [*varied_requests(24), *repetitive]
-    outputs = run(toy_model, requests).tokens()
-    partner = PARTNERS[feature](outputs)
-    drafts = plugin in DRAFTING or hasattr(partner, "make_drafter")
-    without = run_with(toy_model, feature, partner, requests)
+    requests, outputs = REQUESTS, plain_run(toy_model, REQUESTS).tokens()
+    drafts = plugin in DRAFTING or hasattr(PARTNERS[feature](outputs), "make_drafter")
+    without = run_without(toy_model, feature)
     both = run_with(toy_model, feature, PARTNERS[feature](outputs), requests, plugin, *([] if drafts else ["ngram"]))
     assert both.decided() == without.decided()
     assert (without.tokens() == outputs) == (feature not in ("logits.processor", "lora.target"))
@@ -181,7 +190,7 @@ def test_an_observer_beside_a_drafter_sees_every_token_once(toy_model):
 
 def test_the_templates_drafter_alone_is_accepted_where_text_repeats(toy_model):
     requests = [toy_request("r", (5, 6, 6), max_tokens=31, logit_bias={6: 100.0}, ignore_eos=True)]
-    plain = run(toy_model, requests)
+    plain = plain_run(toy_model, requests)
     assembled = make_engine(toy_model, plugins=("repeat",), plugin_options={"repeat": {"width": 4}})
     alone = run_requests(verify_everything(assembled.engine), requests)
     assert alone.decided() == plain.decided()

@@ -14,7 +14,7 @@ from specserve_server.cli import main
 from specserve_server.cli.draft_trace import DraftStep, trace_drafts, trace_if_asked
 from specserve_server.cli.drafts_table import MOST, drafts_table
 from specserve_workbench.testing.drafters import NoisyDrafter, OracleDrafter
-from specserve_workbench.testing.engines import make_engine, run, run_requests
+from specserve_workbench.testing.engines import make_engine, plain_run, run, run_requests
 from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests
 
 
@@ -43,7 +43,7 @@ def run_as_asked(model, requests):
 
 def test_it_adds_up_and_changes_nothing(toy_model):
     requests = varied_requests(12)
-    plain = run(toy_model, requests)
+    plain = plain_run(toy_model, requests)
     drafter = NoisyDrafter(plain.tokens(), p=0.7, max_width=6, vocab_size=TOY_VOCAB)
     served, steps = traced(toy_model, requests, drafter)
     assert served.decided() == plain.decided()

@@ -16,7 +16,7 @@ from specserve.types import Draft
 from specserve_adaptive._native import Planner
 from specserve_adaptive.competition import Competition
 from specserve_workbench.testing.drafters import DrafterPlugin, NoisyDrafter, OracleDrafter
-from specserve_workbench.testing.engines import make_engine, run, run_requests
+from specserve_workbench.testing.engines import make_engine, plain_run, run, run_requests
 from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests
 
 MERGED = Draft(tokens=(7, 8, 9), parents=(-1, -1, 1), source="one+two", sources=("one", "two", "one"))
@@ -71,7 +71,7 @@ def tokens_by_drafter(outcome):
 
 def test_accepted_tokens_of_the_only_drafter_have_its_name(toy_model):
     requests = varied_requests(12)
-    expected = run(toy_model, requests).tokens()
+    expected = plain_run(toy_model, requests).tokens()
     outcome = run(toy_model, requests, NoisyDrafter(expected, p=0.7, max_width=6, vocab_size=TOY_VOCAB))
     found, metrics = tokens_by_drafter(outcome), outcome.metrics
     assert found["noisy"] == metrics.num_accepted_tokens > 0
@@ -91,7 +91,7 @@ def test_each_token_of_a_merged_draft_is_from_the_drafter_that_was_right(toy_mod
     planner = planned(32)
     planner.composer = Competition(Planner("fair", 0.0), None, scores_all=True)
     requests = [toy_request(str(i), range(1, 9 + i), max_tokens=120, ignore_eos=True) for i in range(3)]
-    expected = run(toy_model, requests).tokens()
+    expected = plain_run(toy_model, requests).tokens()
     drafters = (HalfRight("heads", expected, side=True), HalfRight("tails", expected, side=False))
     outcome = run_together(toy_model, requests, *drafters, planner=planner)
     assert outcome.tokens() == expected

@@ -13,7 +13,7 @@ from specserve.protocols import Drafter, DrafterNeeds
 from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve.types import Draft
 from specserve_workbench.testing.drafters import OracleDrafter
-from specserve_workbench.testing.engines import drafter_plugin, make_engine, run, run_requests
+from specserve_workbench.testing.engines import drafter_plugin, make_engine, plain_run, run, run_requests
 from specserve_workbench.testing.requests import toy_request, varied_requests
 
 FAULTS = {
@@ -51,14 +51,14 @@ class FaultyDrafter(Drafter):
 def test_a_fault_is_counted_and_the_tokens_are_the_plain_ones(toy_model, reason):
     requests = varied_requests(8)
     faulty = run(toy_model, requests, FaultyDrafter(FAULTS[reason]))
-    assert faulty.decided() == run(toy_model, requests).decided()
+    assert faulty.decided() == plain_run(toy_model, requests).decided()
     assert set(faulty.metrics.drafter_faults) == {("faulty", reason)}
     assert faulty.metrics.drafters_disabled == {"faulty"}
 
 
 def test_a_drafter_that_recovers_in_time_stays_on(toy_model):
     requests = varied_requests(8)
-    expected = run(toy_model, requests).tokens()
+    expected = plain_run(toy_model, requests).tokens()
 
     class Shaky(OracleDrafter):
         calls = 0
@@ -81,7 +81,7 @@ def test_a_fault_at_the_ends_of_a_request_is_isolated_too(toy_model, hook):
     requests = varied_requests(4)
     drafter = FaultyDrafter(lambda n: [None] * n)
     setattr(drafter, hook, lambda request: {}["missing"])
-    assert run(toy_model, requests, drafter).decided() == run(toy_model, requests).decided()
+    assert run(toy_model, requests, drafter).decided() == plain_run(toy_model, requests).decided()
 
 
 def test_duplicate_siblings_are_merged_with_their_subtrees(toy_model):

@@ -9,14 +9,14 @@ from specserve.engine.description import describe_planner
 from specserve.errors import ConfigError
 from specserve.speculation.fixed_width import DRAFT_TOKENS, MAX_DRAFT_BATCH, FixedWidthPlanner
 from specserve_workbench.testing.drafters import OracleDrafter
-from specserve_workbench.testing.engines import make_engine, run, run_requests
+from specserve_workbench.testing.engines import make_engine, plain_run, run_requests
 from specserve_workbench.testing.requests import toy_request
 
 
 def oracle_steps(toy_model, count, **options):
     """Tokens of each request's steps but the first, which the prompt brings, and the last, which its end may cut."""
     requests = [toy_request(str(i), range(1, 9 + i), max_tokens=40, ignore_eos=True) for i in range(count)]
-    plain = run(toy_model, requests, max_num_seqs=16)
+    plain = plain_run(toy_model, requests, max_num_seqs=16)
     extra = {"oracle": plugin(OracleDrafter(plain.tokens(), 32))}
     outcome = run_requests(make_engine(toy_model, extra=extra, max_num_seqs=16, **options).engine, requests)
     assert outcome.decided() == plain.decided()
@@ -39,7 +39,7 @@ def test_larger_batches_have_none(toy_model, count, options):
 
 def test_a_batch_that_becomes_small_enough_is_drafted_for(toy_model):
     requests = [toy_request(str(i), range(1, 9), max_tokens=n, ignore_eos=True) for i, n in enumerate((10, 40))]
-    plain = run(toy_model, requests)
+    plain = plain_run(toy_model, requests)
     extra = {"oracle": plugin(OracleDrafter(plain.tokens(), 4))}
     outcome = run_requests(make_engine(toy_model, extra=extra, max_draft_batch=1).engine, requests)
     assert outcome.decided() == plain.decided()

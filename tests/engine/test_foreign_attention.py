@@ -8,7 +8,7 @@ from specserve.attention.sdpa import SdpaAttention, SdpaFactory
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.hookspecs import hookimpl
 from specserve_graphs.cut_attention import CutAttention
-from specserve_workbench.testing.engines import make_engine, run, run_requests
+from specserve_workbench.testing.engines import make_engine, plain_run, run_requests
 from specserve_workbench.testing.requests import varied_requests
 from triton_runs import needs_triton
 
@@ -44,7 +44,10 @@ def test_an_answer_in_another_dtype_and_layout_counts_as_its_values(toy_model, r
     requests = varied_requests(10)
     options = {"dtype": "bfloat16", "max_num_batched_tokens": rows}
     engine = make_engine(toy_model, extra={"guest": plugin}, attention="double", **options).engine
-    assert run_requests(engine, requests).decided() == run(toy_model, requests, attention="sdpa", **options).decided()
+    assert (
+        run_requests(engine, requests).decided()
+        == plain_run(toy_model, requests, attention="sdpa", **options).decided()
+    )
 
 
 @needs_triton

@@ -6,7 +6,7 @@ import pytest
 
 from specserve.protocols import Drafter, DrafterNeeds
 from specserve.speculation.fixed_width import FixedWidthPlanner
-from specserve_workbench.testing.engines import make_engine, run, run_requests
+from specserve_workbench.testing.engines import make_engine, plain_run, run_requests
 from specserve_workbench.testing.requests import toy_request, varied_requests
 
 
@@ -51,7 +51,7 @@ def test_a_drafter_that_hears_every_step_is_not_starved_by_the_planner(toy_model
     requests = varied_requests(12)
     listener = Listener(every_step=True)
     served = run_requests(make_engine(toy_model, listener, planner=Deaf(pause)).engine, requests)
-    assert listener.heard == served.tokens() == run(toy_model, requests).tokens()
+    assert listener.heard == served.tokens() == plain_run(toy_model, requests).tokens()
     assert listener.limits == {0}
 
 

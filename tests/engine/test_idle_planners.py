@@ -8,7 +8,7 @@ from specserve.engine.description import describe_planner
 from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve.types import PlannerStats
 from specserve_workbench.testing.drafters import OracleDrafter
-from specserve_workbench.testing.engines import make_engine, run, run_requests
+from specserve_workbench.testing.engines import make_engine, plain_run, run_requests
 from specserve_workbench.testing.requests import toy_request, varied_requests
 
 
@@ -38,7 +38,7 @@ class Idling(FixedWidthPlanner):
 
 
 def idling_engine(toy_model, requests, pause):
-    plain = run(toy_model, requests)
+    plain = plain_run(toy_model, requests)
     planner = Idling(pause)
     engine = make_engine(toy_model, OracleDrafter(plain.tokens(), 4), planner=planner).engine
     return engine, planner, plain
@@ -86,7 +86,7 @@ def test_a_request_that_ends_ends_idle_steps(toy_model):
 def test_a_request_that_begins_in_the_place_of_one_that_ends_ends_idle_steps(toy_model):
     """The prefix cache leaves the second one token of its prompt to compute, so that its first step looks plain."""
     requests = [toy_request(name, range(1, 18), max_tokens=20, ignore_eos=True) for name in ("a", "b")]
-    plain = run(toy_model, requests)
+    plain = plain_run(toy_model, requests)
     planner = Idling(1000)
     options = {"max_num_seqs": 1, "block_size": 16}
     engine = make_engine(toy_model, OracleDrafter(plain.tokens(), 4), planner=planner, **options).engine
@@ -117,7 +117,7 @@ class Telling(FixedWidthPlanner):
 
 
 def telling_engine(toy_model, requests, **answers):
-    plain = run(toy_model, requests)
+    plain = plain_run(toy_model, requests)
     drafter = OracleDrafter(plain.tokens(), 4)
     return make_engine(toy_model, drafter, planner=Telling(**answers), fault_limit=3).engine, plain
 

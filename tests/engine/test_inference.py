@@ -6,7 +6,7 @@ import torch
 
 from specserve.inference import inference
 from specserve_workbench.testing.drafters import OracleDrafter
-from specserve_workbench.testing.engines import run
+from specserve_workbench.testing.engines import plain_run, run
 from specserve_workbench.testing.requests import toy_request
 
 
@@ -40,7 +40,7 @@ def test_a_fault_leaves_the_mode_as_it_was():
 def test_plugins_are_asked_for_drafts_outside_of_it(toy_model):
     """A drafter may train itself as it goes, and may write to its tensors between steps."""
     requests = [toy_request("a", range(1, 20), max_tokens=20)]
-    expected, modes = run(toy_model, requests), []
+    expected, modes = plain_run(toy_model, requests), []
 
     class Learner(OracleDrafter):
         def propose(self, *arguments):

@@ -11,7 +11,7 @@ from specserve.protocols import DrafterNeeds
 from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve.types import DrafterStats, SpeculationStats
 from specserve_workbench.testing.drafters import NoisyDrafter, OracleDrafter
-from specserve_workbench.testing.engines import make_engine, run, run_requests, watch
+from specserve_workbench.testing.engines import make_engine, plain_run, run, run_requests, watch
 from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests
 
 
@@ -73,7 +73,7 @@ def engine_with(model, *drafters):
 @pytest.mark.parametrize("reader_is_first", [True, False])
 def test_a_drafter_that_reads_logits_is_asked_before_others_overwrite_them(toy_model, reader_is_first):
     requests = [toy_request(str(i), range(1, 9 + i), max_tokens=40, ignore_eos=True) for i in range(3)]
-    expected = run(toy_model, requests).tokens()
+    expected = plain_run(toy_model, requests).tokens()
     overwriting = Overwriting(expected, 2)
     reading = Reading(expected, 1, logits=True)
     drafters = (reading, overwriting) if reader_is_first else (overwriting, reading)
@@ -99,7 +99,7 @@ def test_whoever_needs_anything_hears_every_step(toy_model, needs):
 
 def test_an_observer_may_read_logits_that_no_drafter_has_overwritten(toy_model):
     requests = [toy_request(str(i), range(1, 9 + i), max_tokens=40, ignore_eos=True) for i in range(3)]
-    expected = run(toy_model, requests).tokens()
+    expected = plain_run(toy_model, requests).tokens()
     reading, plain = ReadingObserver(), PlainObserver()
     engine = make_engine(toy_model, Overwriting(expected, 3)).engine
     watch(engine, reading)
@@ -113,7 +113,7 @@ def test_an_observer_may_read_logits_that_no_drafter_has_overwritten(toy_model):
 
 def test_figures_of_each_drafter_add_up_to_the_requests(toy_model):
     requests = varied_requests(12)
-    expected = run(toy_model, requests).tokens()
+    expected = plain_run(toy_model, requests).tokens()
     noisy = NoisyDrafter(expected, p=0.7, max_width=6, vocab_size=TOY_VOCAB)
     outcome = run_requests(engine_with(toy_model, noisy, OracleDrafter(expected, 2)), requests)
     names = set()

@@ -9,7 +9,7 @@ from competing_cases import Clock, EveryoneProposes, plugin
 
 from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve_workbench.testing.drafters import OracleDrafter
-from specserve_workbench.testing.engines import make_engine, run, run_requests
+from specserve_workbench.testing.engines import make_engine, plain_run, run_requests
 from specserve_workbench.testing.requests import toy_request
 
 
@@ -40,7 +40,7 @@ def test_a_planner_observes_what_the_first_drafter_takes(toy_model, monkeypatch)
     """The others propose only where they pay for themselves: they do not make drafting dearer."""
     clock = Clock(monkeypatch)
     requests = [toy_request("a", range(1, 20), max_tokens=40, ignore_eos=True)]
-    expected, planner = run(toy_model, requests).tokens(), Observing()
+    expected, planner = plain_run(toy_model, requests).tokens(), Observing()
 
     planner.composer = EveryoneProposes()
     extra = {
@@ -56,7 +56,7 @@ def test_a_planner_observes_what_the_first_drafter_takes(toy_model, monkeypatch)
 def test_a_planner_observes_what_its_only_drafter_takes(toy_model, monkeypatch):
     clock = Clock(monkeypatch)
     requests = [toy_request("a", range(1, 20), max_tokens=20, ignore_eos=True)]
-    expected, planner = run(toy_model, requests).tokens(), Observing()
+    expected, planner = plain_run(toy_model, requests).tokens(), Observing()
     extra = {"slow": plugin(slow(expected, "slow", 0.01, clock), planner)}
     run_requests(make_engine(toy_model, extra=extra).engine, requests)
     assert planner.observed
@@ -69,7 +69,7 @@ def test_a_planner_observes_what_its_only_drafter_takes(toy_model, monkeypatch):
 )
 def test_a_planner_observes_what_a_pass_takes_where_its_only_drafter_says_so(toy_model, stated, observed):
     requests = [toy_request("a", range(1, 20), max_tokens=20, ignore_eos=True)]
-    expected, planner = run(toy_model, requests).tokens(), Observing()
+    expected, planner = plain_run(toy_model, requests).tokens(), Observing()
     drafter = OracleDrafter(expected, 2)
     drafter.pass_seconds = stated
     run_requests(make_engine(toy_model, extra={"oracle": plugin(drafter, planner)}).engine, requests)
@@ -78,7 +78,7 @@ def test_a_planner_observes_what_a_pass_takes_where_its_only_drafter_says_so(toy
 
 def test_of_several_drafters_no_planner_observes_what_a_pass_takes(toy_model):
     requests = [toy_request("a", range(1, 20), max_tokens=20, ignore_eos=True)]
-    expected, planner = run(toy_model, requests).tokens(), Observing()
+    expected, planner = plain_run(toy_model, requests).tokens(), Observing()
     drafters = [OracleDrafter(expected, 2), OracleDrafter(expected, 2)]
     for drafter, name in zip(drafters, ("one", "two"), strict=True):
         drafter.name, drafter.pass_seconds = name, 0.25
@@ -91,7 +91,7 @@ def test_a_drafter_that_is_switched_off_is_not_taken_for_the_first(toy_model, mo
     """What the others take would then count as nothing."""
     clock = Clock(monkeypatch)
     requests = [toy_request("a", range(1, 20), max_tokens=40, ignore_eos=True)]
-    expected, planner = run(toy_model, requests).tokens(), Observing()
+    expected, planner = plain_run(toy_model, requests).tokens(), Observing()
 
     class Broken(OracleDrafter):
         name = "broken"
@@ -109,7 +109,7 @@ def test_a_drafter_that_is_switched_off_is_not_taken_for_the_first(toy_model, mo
 
 def test_a_planner_that_fails_to_observe_drafting_goes_on_without(toy_model):
     requests = [toy_request("a", range(1, 20), max_tokens=40, ignore_eos=True)]
-    expected = run(toy_model, requests).tokens()
+    expected = plain_run(toy_model, requests).tokens()
 
     class Failing(FixedWidthPlanner):
         def observe_drafting(self, seconds, num_requests, pass_seconds):

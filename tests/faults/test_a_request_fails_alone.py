@@ -11,7 +11,7 @@ from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve_adaptive._native import Planner
 from specserve_adaptive.competition import Competition
 from specserve_workbench.testing.drafters import NoisyDrafter, OracleDrafter
-from specserve_workbench.testing.engines import make_engine, run, run_requests
+from specserve_workbench.testing.engines import make_engine, plain_run, run, run_requests
 from specserve_workbench.testing.requests import TOY_VOCAB, toy_request
 
 CALLS = 18
@@ -78,7 +78,7 @@ def test_in_the_sampler(model, method):
         requests[place] = msgspec.structs.replace(requests[place], params=params)
     plugin = in_process("boom", make_kernels=lambda: KernelsWithExplodingSampler(method))
     outcome = run_requests(make_engine(model, extra=plugin, max_num_seqs=12).engine, requests)
-    expected = run(model, requests, max_num_seqs=12).decided()
+    expected = plain_run(model, requests, max_num_seqs=12).decided()
     check(outcome, requests, {place}, expected)
     assert set(outcome.metrics.faults.counts) == {("boom", "sampler", "raised Boom")}
 
@@ -97,7 +97,7 @@ def becoming_marked(count, places, max_tokens):
 def test_a_fault_in_the_middle_of_a_text_ends_it_behind_what_was_delivered(model):
     place = 1
     requests = becoming_marked(8, {place}, 30)
-    plain = run(model, requests)
+    plain = plain_run(model, requests)
     until_marked = plain.tokens()[str(place)].index(MARKER) + 1
     assert 3 < until_marked < 29
     plugin = in_process("boom", make_kernels=lambda: ExplodingKernels(5))
@@ -112,7 +112,7 @@ def test_a_fault_in_the_middle_of_a_text_ends_it_behind_what_was_delivered(model
 def test_in_the_middle_of_drafts_and_preemptions(model, options):
     places = {2, 9}
     requests = becoming_marked(16, places, 40)
-    plain = run(model, requests)
+    plain = plain_run(model, requests)
     plugin = in_process(
         "boom",
         make_kernels=lambda: ExplodingKernels(5),
@@ -138,7 +138,7 @@ class GuessesTheMarker(NoisyDrafter):
 def test_guesses_that_cannot_be_verified_cost_speculation_and_not_the_request(model):
     """A wrong guess is the marker: its row raises, the request itself never would."""
     requests = among(4, set())
-    expected = run(model, requests).decided()
+    expected = plain_run(model, requests).decided()
     plugin = in_process(
         "boom",
         make_kernels=lambda: ExplodingKernels(5),
@@ -152,7 +152,7 @@ def test_guesses_that_cannot_be_verified_cost_speculation_and_not_the_request(mo
 
 def test_guesses_of_several_drafters_that_cannot_be_verified_count_for_each_of_them(model):
     requests = among(4, set())
-    plain = run(model, requests)
+    plain = plain_run(model, requests)
     outputs = plain.tokens()
     planner = FixedWidthPlanner(8)
     planner.composer = Competition(Planner("fair", 0.0), None, scores_all=True)
@@ -180,6 +180,6 @@ def test_a_fault_that_nobody_raises_alone_ends_nobody(model):
 
     engine.runner.forward = tight
     outcome = run_requests(engine, requests)
-    assert outcome.decided() == run(model, requests, max_num_seqs=16).decided()
+    assert outcome.decided() == plain_run(model, requests, max_num_seqs=16).decided()
     assert outcome.metrics.faults.counts["core", "step", "raised MemoryError"] > 0
     assert not outcome.metrics.request_success["error"]

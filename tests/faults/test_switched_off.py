@@ -15,7 +15,7 @@ from specserve.speculation.first_draft import FirstDraft
 from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve.types import Draft, SpeculationParams
 from specserve_workbench.testing.drafters import NoisyDrafter, OracleDrafter
-from specserve_workbench.testing.engines import make_engine, run, run_requests
+from specserve_workbench.testing.engines import make_engine, plain_run, run, run_requests
 from specserve_workbench.testing.requests import toy_request, varied_requests
 
 LIMIT = 3
@@ -56,7 +56,7 @@ def test_an_observer_that_fails_now_and_then_stays_on(toy_model):
 @pytest.mark.parametrize("method", ["limits", "choose"])
 def test_without_its_planner_the_engine_decodes_plainly(toy_model, method):
     requests = varied_requests(8)
-    plain = run(toy_model, requests)
+    plain = plain_run(toy_model, requests)
     planner = Misbehaving(FixedWidthPlanner(8), method, fail)
     drafter = OracleDrafter(plain.tokens(), 4)
     engine = engine_with(toy_model, make_draft_planner=lambda: planner, make_drafter=lambda: drafter)
@@ -78,7 +78,7 @@ def test_a_planner_that_forgets_a_request_or_its_wish_is_held_to_both(toy_model)
         msgspec.structs.replace(r, speculation=msgspec.convert(wish, type(r.speculation)))
         for r, wish in zip(requests, wishes, strict=True)
     ]
-    plain = run(toy_model, requests)
+    plain = plain_run(toy_model, requests)
     drafter = OracleDrafter(plain.tokens(), 6)
     outcome = run_requests(
         engine_with(toy_model, make_draft_planner=lambda: Generous(32), make_drafter=lambda: drafter), requests
@@ -102,7 +102,7 @@ class Counting(FixedWidthPlanner):
 
 def test_a_choice_may_be_a_number_of_draft_tokens(toy_model):
     requests = [toy_request(str(i), range(1, 9), max_tokens=30, ignore_eos=True) for i in range(3)]
-    plain = run(toy_model, requests)
+    plain = plain_run(toy_model, requests)
     drafter = OracleDrafter(plain.tokens(), 6)
     engine = engine_with(toy_model, make_draft_planner=lambda: Counting(2), make_drafter=lambda: drafter)
     outcome = run_requests(engine, requests)
@@ -115,7 +115,7 @@ def test_a_choice_may_be_a_number_of_draft_tokens(toy_model):
 @pytest.mark.parametrize("extra", [1, 10**6, -(10**6)])
 def test_a_number_of_draft_tokens_that_there_are_not_is_a_fault_of_the_planner(toy_model, extra):
     requests = [toy_request(str(i), range(1, 9), max_tokens=30, ignore_eos=True) for i in range(3)]
-    plain = run(toy_model, requests)
+    plain = plain_run(toy_model, requests)
     drafter = OracleDrafter(plain.tokens(), 6)
     planner = Counting(2, extra)
     engine = engine_with(toy_model, make_draft_planner=lambda: planner, make_drafter=lambda: drafter)
@@ -137,7 +137,7 @@ def test_a_planners_own_drafts_end_with_the_request_and_its_wish(toy_model):
     """Two requests run up to the model's last position; one of them is not to be drafted for."""
     requests = [toy_request(name, range(1, 50), max_tokens=99, ignore_eos=True) for name in ("free", "plain")]
     requests[1] = msgspec.structs.replace(requests[1], speculation=SpeculationParams(enabled=False))
-    plain = run(toy_model, requests, max_model_len=64)
+    plain = plain_run(toy_model, requests, max_model_len=64)
     extra = in_process("faulty", make_draft_planner=lambda: Inventive(32))
     extra |= in_process("drafts", make_drafter=lambda: OracleDrafter(plain.tokens(), 4))
     engine = make_engine(toy_model, extra=extra, allow_undeclared=True, max_model_len=64).engine
@@ -199,7 +199,7 @@ def test_a_request_check_that_fails_lets_everybody_in_and_is_switched_off(toy_mo
 
     requests = varied_requests(8)
     engine = engine_with(toy_model, check_request=check)
-    assert run_requests(engine, requests).decided() == run(toy_model, requests).decided()
+    assert run_requests(engine, requests).decided() == plain_run(toy_model, requests).decided()
     assert len(calls) == LIMIT
     assert engine.metrics.faults.disabled == {("faulty", "request check")}
 
@@ -232,7 +232,7 @@ def test_without_its_lora_planner_only_requests_under_an_adapter_end(toy_model):
 
 def test_a_mover_of_keys_and_values_that_raises_costs_their_computation_and_no_token(toy_model):
     requests = varied_requests(16)
-    plain = run(toy_model, requests)
+    plain = plain_run(toy_model, requests)
     engine = make_engine(toy_model, NoisyDrafter(plain.tokens(), p=0.7, max_width=8, vocab_size=320)).engine
     mover = Misbehaving(engine.parts.cache, "mover", raise_something).mover
     engine.parts.cache.mover = mover
@@ -244,7 +244,7 @@ def test_a_mover_of_keys_and_values_that_raises_costs_their_computation_and_no_t
 
 def test_nobody_is_asked_for_a_request_that_its_processor_has_ended(toy_model):
     requests = [toy_request(f"culprit {i}", range(1, 9 + i), max_tokens=20, ignore_eos=True) for i in range(4)]
-    right = run(toy_model, requests).tokens()
+    right = plain_run(toy_model, requests).tokens()
     first, second = OracleDrafter(right, 2), OracleDrafter(right, 3)
     second.name = "second"
     extra = in_process(

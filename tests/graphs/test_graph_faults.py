@@ -7,7 +7,7 @@ from graph_runs import steps_of
 
 from specserve_cpu.attention import CpuPagedAttention, PaddedPlan
 from specserve_workbench.testing.drafters import NoisyDrafter
-from specserve_workbench.testing.engines import make_engine, run, run_requests
+from specserve_workbench.testing.engines import make_engine, plain_run, run_requests
 from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests
 
 CPU = {"plugins": ("cpu",)}
@@ -35,7 +35,7 @@ def raising_for(request_id, function, after=0):
 @pytest.mark.parametrize("drafts", [False, True])
 def test_a_request_whose_plan_raises_ends_alone(toy_model, monkeypatch, graphs, owner, method, after, drafts):
     requests = [*varied_requests(9), toy_request("bad", range(1, 20), max_tokens=12, ignore_eos=True)]
-    plain = run(toy_model, requests, **CPU)
+    plain = plain_run(toy_model, requests, **CPU)
     drafter = NoisyDrafter(plain.tokens(), p=0.7, max_width=6, vocab_size=TOY_VOCAB) if drafts else None
     engine = make_engine(toy_model, drafter, graphs=graphs, **CPU).engine
     monkeypatch.setattr(owner, method, raising_for("bad", getattr(owner, method), after))

@@ -15,7 +15,7 @@ from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve_graphs.buckets import Buckets, doubling, row_buckets
 from specserve_graphs.reference_recorder import ReferenceRecorder
 from specserve_workbench.testing.drafters import OracleDrafter
-from specserve_workbench.testing.engines import drafter_plugin, make_engine, run, run_requests
+from specserve_workbench.testing.engines import drafter_plugin, make_engine, plain_run, run, run_requests
 from specserve_workbench.testing.requests import toy_request, varied_requests
 
 CPU = {"plugins": ("cpu",)}
@@ -45,7 +45,7 @@ def test_hundreds_of_steps_of_many_widths_move_nothing(toy_model, planner, optio
         toy_request(str(i), range(1, 5 + i % 40), max_tokens=200, ignore_eos=True, seed=i, temperature=(i % 2) * 0.8)
         for i in range(90)
     ]
-    plain = run(toy_model, requests, **CPU)
+    plain = plain_run(toy_model, requests, **CPU)
     drafter = OracleDrafter(plain.tokens(), 12)
     extra = {"drafter": drafter_plugin(lambda: drafter, planner)}
     engine = make_engine(toy_model, extra=extra, graphs="full", **options).engine
@@ -87,7 +87,7 @@ def test_where_memory_is_used_up_steps_run_without_a_graph(toy_model):
 
 def test_a_recording_that_fails_is_a_reason_and_nothing_else(toy_model):
     requests = varied_requests(8)
-    plain = run(toy_model, requests, **CPU)
+    plain = plain_run(toy_model, requests, **CPU)
     engine = make_engine(toy_model, graphs="full", **CPU).engine
     recorder, failing = engine.runner.library.budget.recorder, []
     record = recorder.record

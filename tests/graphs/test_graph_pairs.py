@@ -6,7 +6,7 @@ import pytest
 from graph_runs import KindsOfSteps, steps_of
 from test_declared_pairs import DRAFTING, PARTNERS, declared_pairs, needed_options, partner_plugin
 
-from specserve_workbench.testing.engines import make_engine, run, run_requests, watch
+from specserve_workbench.testing.engines import make_engine, plain_run, run_requests, watch
 from specserve_workbench.testing.requests import toy_request, varied_requests
 
 REASONS = {
@@ -37,7 +37,7 @@ def pair_engine(model, plugin, feature, partner, graphs):
 def test_a_declared_pair_is_replayed_or_says_why_not(toy_model, plugin, feature):
     repetitive = [toy_request(f"r{i}", (5, 6, 6), max_tokens=20, logit_bias={6: 20.0 + i}, seed=i) for i in range(3)]
     requests = [*varied_requests(10), *repetitive]
-    outputs = run(toy_model, requests, plugins=KERNELS).tokens()
+    outputs = plain_run(toy_model, requests, plugins=KERNELS).tokens()
     runs, kinds = {}, KindsOfSteps()
     for graphs in ("none", "full"):
         engine = pair_engine(toy_model, plugin, feature, PARTNERS[feature](outputs), graphs)

@@ -8,7 +8,7 @@ from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.errors import PluginError
 from specserve.hookspecs import hookimpl
 from specserve_graphs.reference_recorder import ReferenceRecorder
-from specserve_workbench.testing.engines import make_engine, run, run_requests
+from specserve_workbench.testing.engines import make_engine, plain_run, run_requests
 from specserve_workbench.testing.requests import varied_requests
 
 
@@ -46,7 +46,7 @@ def engine_with(model, *plugins, graphs="full"):
 def test_it_records_every_graph_and_changes_no_token(toy_model):
     requests, brings = varied_requests(12), Brings(CountingRecorder())
     engine = engine_with(toy_model, brings)
-    assert run_requests(engine, requests).decided() == run(toy_model, requests, plugins=("cpu",)).decided()
+    assert run_requests(engine, requests).decided() == plain_run(toy_model, requests, plugins=("cpu",)).decided()
     assert brings.devices == ["cpu"]
     assert brings.recorder.num_recordings == len(engine.runner.library.recorded) > 0
 

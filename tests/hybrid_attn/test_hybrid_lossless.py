@@ -7,8 +7,9 @@ backend would be seen.
 from __future__ import annotations
 
 import pytest
-from hybrids import CHOICES, hybrid_engine, undrafted
+from hybrids import CHOICES, hybrid_engine, hybrid_options, undrafted
 
+from specserve_workbench.testing import engines
 from specserve_workbench.testing.drafters import NoisyDrafter
 from specserve_workbench.testing.engines import accepted, run_requests, verify_everything
 from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests
@@ -31,8 +32,7 @@ def settings_of(choice):
 def plain_run(model, choice, requests, **options):
     """No drafter: generated positions are served by what verifies elsewhere."""
     prefill, _, verify = choice
-    settings = {"prefill": prefill, "decode": verify}
-    return run_requests(hybrid_engine(model, settings=settings, **options).engine, requests)
+    return engines.plain_run(model, requests, **hybrid_options(prefill=prefill, decode=verify), **options)
 
 
 def assert_lossless(model, choice, requests, **options):

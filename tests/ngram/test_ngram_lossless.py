@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from specserve.speculation.fixed_width import FixedWidthPlanner
-from specserve_workbench.testing.engines import make_engine, run, run_requests
+from specserve_workbench.testing.engines import make_engine, plain_run, run_requests
 from specserve_workbench.testing.requests import toy_request, varied_requests
 
 pytestmark = pytest.mark.usefixtures("each_kernel_set")
@@ -31,7 +31,7 @@ def again(requests):
 
 def assert_lossless_twice(model, requests, *, settings=None, planner=None, **options):
     """Returns how many draft tokens were accepted the first time and the second."""
-    plain = run(model, requests, **options).decided()
+    plain = plain_run(model, requests, **options).decided()
     engine = ngram_engine(model, settings=settings, planner=planner, **options)
     first = run_requests(engine, requests)
     counts = [engine.metrics.num_accepted_tokens]
@@ -90,7 +90,7 @@ def test_the_cost_planner_changes_nothing_either(toy_model):
 def test_preemption_and_drafts_meet(toy_model):
     engine = ngram_engine(toy_model, kv_memory="440K")
     requests = varied_requests(24, seed=1)
-    plain = run(toy_model, requests, kv_memory="440K").decided()
+    plain = plain_run(toy_model, requests, kv_memory="440K").decided()
     run_requests(engine, requests)
     second = run_requests(engine, again(requests))
     assert second.metrics.num_preemptions > 0
@@ -100,7 +100,7 @@ def test_preemption_and_drafts_meet(toy_model):
 
 def test_aborts_in_the_mix_change_nothing_for_the_others(toy_model):
     requests = varied_requests(16, seed=4)
-    plain = run(toy_model, requests).decided()
+    plain = plain_run(toy_model, requests).decided()
     engine = ngram_engine(toy_model)
     outputs = {}
     for request in [*requests, *(toy_request(f"gone {i}", (5, 6, 6, i), max_tokens=40) for i in range(8))]:

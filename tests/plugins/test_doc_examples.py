@@ -22,7 +22,7 @@ from specserve.plugins.hook_checks import HOOK_ARGUMENTS
 from specserve_server.app.application import make_app
 from specserve_server.config import ServerConfig
 from specserve_workbench.testing.drafters import NoisyDrafter
-from specserve_workbench.testing.engines import DEFAULTS, drafter_plugin, make_engine, run, run_requests
+from specserve_workbench.testing.engines import DEFAULTS, drafter_plugin, make_engine, plain_run, run, run_requests
 from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def test_they_are_well_typed(tmp_path, tmp_path_factory):
 def test_forbid(toy_model, example, default_plugins):
     requests, extra = growing(4, temperature=1.0, seed=3), example("forbid")
     given = {"default_plugins": default_plugins}
-    plain = run(toy_model, requests, **given).tokens()
+    plain = plain_run(toy_model, requests, **given).tokens()
     banned = sorted({token for tokens in plain.values() for token in tokens})[:20]
     given["plugin_options"] = {"forbid": {"tokens": banned}}
     expected = run_requests(make_engine(toy_model, extra=extra, **given).engine, requests).tokens()
@@ -106,7 +106,7 @@ def test_entropy(toy_model, example):
 
 def test_half(toy_model, example):
     requests = growing(3)
-    expected = run(toy_model, requests).tokens()
+    expected = plain_run(toy_model, requests).tokens()
     outcome = run_drafted(toy_model, example("half"), expected, requests)
     assert outcome.tokens() == expected
     widest = max(len(step.tokens) for output in outcome.outputs.values() for step in output.steps)
@@ -115,7 +115,7 @@ def test_half(toy_model, example):
 
 def test_lenient(toy_model, example):
     requests, extra = [*growing(3), *varied_requests(12, seed=4)[3:]], example("lenient")
-    plain = run(toy_model, requests).tokens()
+    plain = plain_run(toy_model, requests).tokens()
     engine = make_engine(toy_model, extra=extra).engine
     greedy = run_requests(engine, requests).tokens()
     assert all(greedy[str(i)] == plain[str(i)] for i in range(3))
@@ -135,7 +135,7 @@ def test_steered(toy_model, example):
     requests = growing(4)
     mixed = [msgspec.structs.replace(r, adapter="steered@1" if i % 2 else "") for i, r in enumerate(requests)]
     extra = example("steered", "Steered")
-    plain, engine = run(toy_model, requests).tokens(), make_engine(toy_model, extra=extra).engine
+    plain, engine = plain_run(toy_model, requests).tokens(), make_engine(toy_model, extra=extra).engine
     outcome = run_requests(engine, mixed).tokens()
     assert [outcome[str(i)] == plain[str(i)] for i in range(4)] == [True, False, True, False]
     assert run_drafted(toy_model, extra, outcome, mixed).tokens() == outcome
@@ -145,7 +145,7 @@ def test_precise(toy_model, example):
     made = make_engine(toy_model, extra=example("precise"))
     assert made.engine.runner.model.kernels.name == "precise"
     requests = growing(3)
-    assert run_requests(made.engine, requests).tokens() == run(toy_model, requests).tokens()
+    assert run_requests(made.engine, requests).tokens() == plain_run(toy_model, requests).tokens()
 
 
 def test_first(toy_model, example):
@@ -172,7 +172,7 @@ def test_few(toy_model, example):
 def test_rows(toy_model, example):
     requests = growing(3)
     engine = make_engine(toy_model, extra=example("rows")).engine
-    assert run_requests(engine, requests).tokens() == run(toy_model, requests).tokens()
+    assert run_requests(engine, requests).tokens() == plain_run(toy_model, requests).tokens()
     assert engine.runner.num_rows == sum(len(each.prompt_token_ids) + each.params.max_tokens - 1 for each in requests)
 
 
