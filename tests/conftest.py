@@ -13,6 +13,7 @@ import pytest
 os.environ["GOMP_SPINCOUNT"] = "100"
 
 import torch
+from hypothesis import settings
 
 from specserve.models.locate import locate_model
 from specserve.text.tokenizer import HfTokenizer
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
     from pathlib import Path
 
+
+settings.register_profile("suite", deadline=None)
+settings.load_profile("suite")
+"""How long an example takes is the machine's."""
 
 collect_ignore = ["clients"]
 """They import clients that `make test-clients` installs elsewhere."""

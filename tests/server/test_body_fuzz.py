@@ -127,7 +127,6 @@ async def send_concurrently(running: Running, *cases: FuzzCase) -> None:
 
 FUZZ = settings(
     derandomize=True,
-    deadline=None,
     database=None,
     phases=[Phase.generate, Phase.shrink],
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

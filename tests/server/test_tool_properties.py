@@ -50,7 +50,7 @@ def told(text: str) -> list[str]:
     return re.findall(r"\w", text)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(FORMS, st.lists(st.sampled_from(MARKS) | st.text(max_size=3), max_size=25).map("".join), CUTS)
 def test_any_text_is_read_alike_whole_and_in_pieces(form: str, text: str, cuts: list[int]) -> None:
     whole = read(FORMATS[form], [text])
@@ -59,7 +59,7 @@ def test_any_text_is_read_alike_whole_and_in_pieces(form: str, text: str, cuts: 
         assert whole[0] == text, "without a call nothing is taken away"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(FORMS, st.lists(st.tuples(st.sampled_from(sorted(NAMES)), OBJECTS), min_size=1, max_size=3), CUTS, st.booleans())
 def test_calls_come_out_as_they_were_written(
     form: str, calls: list[tuple[str, dict[str, object]]], cuts: list[int], escapes: bool
@@ -72,7 +72,7 @@ def test_calls_come_out_as_they_were_written(
         assert read(kind, pieces) == ("", dumped)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(FORMS, st.dictionaries(st.sampled_from(["name", "x", "type"]), VALUES, max_size=3), OBJECTS, WORDS)
 def test_what_is_nearly_a_call_loses_no_word(
     form: str, others: dict[str, object], arguments: dict[str, object], after: str

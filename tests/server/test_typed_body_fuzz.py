@@ -114,9 +114,7 @@ def keep(response: Any, messages: Any) -> None:
     pytest.fail("nothing is generated here")
 
 
-FUZZ = settings(
-    derandomize=True, deadline=None, database=None, max_examples=500, suppress_health_check=[HealthCheck.too_slow]
-)
+FUZZ = settings(derandomize=True, database=None, max_examples=500, suppress_health_check=[HealthCheck.too_slow])
 
 
 @settings(FUZZ)

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from specserve.errors import ModelError, RequestError
@@ -26,7 +26,6 @@ def streamed(tokenizer: HfTokenizer, ids: Sequence[int], prompt: Sequence[int] =
 
 
 @given(text=st.text(st.characters(codec="utf-8")))
-@settings(deadline=None)
 def test_a_stream_gives_the_whole_text(tokenizer: HfTokenizer, text: str) -> None:
     ids = tokenizer.encode(text)
     # A text that ends in U+FFFD itself looks like a character that is not complete.
@@ -34,7 +33,6 @@ def test_a_stream_gives_the_whole_text(tokenizer: HfTokenizer, text: str) -> Non
 
 
 @given(text=st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\ufffd")), cut=st.integers(0, 50))
-@settings(deadline=None)
 def test_a_stream_continues_after_a_prompt_cut_anywhere(tokenizer: HfTokenizer, text: str, cut: int) -> None:
     ids = tokenizer.encode(text)
     texts = streamed(tokenizer, ids[cut:], ids[:cut])
