@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import faulthandler
+import gc
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,7 +21,7 @@ from specserve_server.commands.server_flags import add_server_flags
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace, _SubParsersAction
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from specserve.config import EngineConfig
     from specserve.engine.async_engine import AsyncEngine
@@ -84,7 +86,8 @@ async def start_engine(config: EngineConfig, progress: LoadProgress) -> AsyncEng
 
     repeating = asyncio.create_task(repeat(progress))
     try:
-        engine = await AsyncEngine.start(config, on_progress=progress)
+        with left_out_by_the_garbage_collector():
+            engine = await AsyncEngine.start(config, on_progress=progress)
     finally:
         repeating.cancel()
     trace_if_asked(engine.engine)
@@ -93,6 +96,19 @@ async def start_engine(config: EngineConfig, progress: LoadProgress) -> AsyncEng
     for line in (f"loaded in {progress.seconds:.1f} s", *banner(engine.describe()), *engine.plugins.banner()):
         announce(line)
     return engine
+
+
+@contextmanager
+def left_out_by_the_garbage_collector() -> Iterator[None]:
+    """What is loaded inside stays to the process's end: 200,000 objects, most of them torch's. Loading then takes less
+    time, and no later collection visits them, which would hold up all streams for a tenth of a second."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 async def repeat(progress: LoadProgress) -> None:
