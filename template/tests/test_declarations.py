@@ -5,6 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+from specserve_server.cli import main
+
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False)
@@ -15,10 +18,11 @@ def test_it_is_installed_and_without_problems() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_it_loads_and_serves() -> None:
-    done = run("-m", "specserve", "plugins", "check", "--load", "repeat")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "warning" not in done.stdout
+def test_it_loads_and_serves(capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(["plugins", "check", "--load", "repeat"])
+    told = capsys.readouterr()
+    assert code == 0, told.out + told.err
+    assert "warning" not in told.out
 
 
 def test_its_declarations_load_no_torch() -> None:
