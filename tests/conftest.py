@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
+from importlib import metadata
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,12 +18,15 @@ import torch
 from hypothesis import settings
 
 from specserve.models.locate import locate_model
+from specserve.plugins import discovery
 from specserve.text.tokenizer import HfTokenizer
 from specserve_workbench.testing import engines
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Generator, Iterator, Sequence
     from pathlib import Path
+
+    from specserve.declare import PluginDeclaration
 
 
 settings.register_profile("suite", deadline=None)
@@ -57,6 +62,24 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What plugins keep across starts is not the user's."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def installed_plugins_are_read_once() -> Iterator[None]:
+    """Thousands of engines start here, and what is installed does not change. Where a test changes the path, or what
+    the path has, it is read anew."""
+    read, known, start = discovery.discover, [], (list(sys.path), metadata.distributions)
+
+    def discover(path: Sequence[str] | None = None) -> dict[str, PluginDeclaration]:
+        if path is not None or (sys.path, metadata.distributions) != start:
+            return read(path)
+        if not known:
+            known.append(read())
+        return dict(known[0])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(discovery, "discover", discover)
         yield
 
 
