@@ -1,7 +1,7 @@
 # specserve. Every target creates what it needs; a second run finds it there.
 #   make demo       the demo model streams completions from the REST endpoint, with and without drafts
 #   make serve      the same server, left running on port 8000
-#   make test       all tests (under 15 minutes on 2 cores); make test-all adds the long sweeps
+#   make test       all tests (about 10 minutes on 2 cores); make test-all adds the long sweeps
 #   make test-clients  SDKs and frameworks, unmodified, against a server; CLIENTS="openai llm" for some (docs/testing.md)
 #   make fuzz       random combinations for SECONDS=600 from SEED=1; CASE=file replays a failure (docs/testing.md)
 #   make soak       a server with all plugins under mixed clients for MINUTES=30, SEED=1; exit code 1 where anything is

@@ -62,7 +62,7 @@ def test_engines_that_start_at_once_in_a_fresh_process_answer_the_same(model, pr
         assert run_fresh("-m", "cold_start.first_engines", model) == (0, "", "")
 
 
-@pytest.mark.parametrize("servers", [10, pytest.param(20, marks=pytest.mark.sweep)])
+@pytest.mark.parametrize("servers", [6, pytest.param(20, marks=pytest.mark.sweep)])
 def test_fresh_servers_on_busy_cores_answer_all_first_requests(model, tmp_path, servers):
     with busy_cores(), ThreadPoolExecutor(2) as pairs:
         answered = list(pairs.map(lambda i: serve_first_requests(model, tmp_path / f"log-{i}"), range(servers)))

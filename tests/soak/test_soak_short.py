@@ -9,7 +9,7 @@ import pytest
 from soak.campaign import Table, soak
 from soak.setting import toy_setting
 
-SEED, SECONDS, BROKEN_SECONDS = 1, 16, 6
+SEED, SECONDS, BROKEN_SECONDS = 1, 10, 6
 
 
 @pytest.fixture(scope="module")
