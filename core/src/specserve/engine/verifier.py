@@ -16,7 +16,6 @@ from specserve.faults import FAULTS, RequestFault
 from specserve.inference import inference
 from specserve.protocols import ScoredRow
 from specserve.sampling.checked_choice import target_tokens
-from specserve.sampling.sampler import is_greedy
 from specserve.types import SpanVerdict, TokenLogprobs, Verdict
 
 if TYPE_CHECKING:
@@ -70,10 +69,10 @@ class DraftWalk:
         return True
 
 
-def is_plain(request: Request) -> bool:
-    """Greedy, and without log-probabilities."""
-    params = request.params
-    return is_greedy(request) and params.logprobs is None and params.prompt_logprobs is None
+def is_plain(span: ScheduledSpan) -> bool:
+    """One greedy row without log-probabilities."""
+    params = span.request.params
+    return span.is_greedy and span.scored == 1 and params.logprobs is None and params.prompt_logprobs is None
 
 
 class DrafterInvariantVerifier:
@@ -93,11 +92,11 @@ class DrafterInvariantVerifier:
         for i, (span, offset) in enumerate(zip(batch.spans, batch.scored_offsets, strict=True)):
             if span.scored and span.reaches_end:
                 row = offset + span.scored - 1 - span.drafted
-                if span.scored == 1 and is_plain(span.request):
+                if is_plain(span):
                     plain[i] = row
                 else:
                     walks[i] = DraftWalk(span, row)
-                    (greedy if is_greedy(span.request) else others).append(walks[i])
+                    (greedy if span.is_greedy else others).append(walks[i])
         # greedy target tokens of all rows in one call: cheaper than level by level, and exact
         targets = self.greedy_tokens(output) if plain or greedy else []
         for walk in greedy:
