@@ -9,8 +9,8 @@ from itertools import product
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from planning_cases import chain, drafted_requests, with_draft
 
+from planning_cases import chain, drafted_requests, with_draft
 from specserve.batch.drafts import ROOT, parents_of
 from specserve.types import Draft
 from specserve_adaptive._native import MOST_SLOWDOWN, Planner

@@ -6,8 +6,8 @@ import random
 from array import array
 
 import pytest
-from planning_cases import chain, with_draft
 
+from planning_cases import chain, with_draft
 from specserve_adaptive._native import Planner
 
 FIXED, MORE, OF_PASS, OF_ROW = 200e-6, 60e-6, 120e-6, 9e-6

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from planning_cases import planner
 
+from planning_cases import planner
 from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve.types import Draft
 from specserve_workbench.testing.drafters import OracleDrafter, WrongDrafter

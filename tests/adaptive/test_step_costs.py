@@ -7,8 +7,8 @@ from itertools import accumulate, pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from planning_cases import batch_of, chain, with_draft
 
+from planning_cases import batch_of, chain, with_draft
 from specserve.batch.span import ScheduledSpan
 from specserve.engine.measure_costs import POINTS, CostProbe, measure_costs
 from specserve_adaptive.step_costs import StepCosts

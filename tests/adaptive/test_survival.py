@@ -7,8 +7,8 @@ import random
 import msgspec
 import pytest
 from hypothesis import given
-from planning_cases import batch_of, chain, drafted_requests, with_draft
 
+from planning_cases import batch_of, chain, drafted_requests, with_draft
 from specserve.batch.drafts import paths_of
 from specserve.batch.span import ScheduledSpan
 from specserve.types import Draft, SpanVerdict

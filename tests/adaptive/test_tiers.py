@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from planning_cases import batch_of, chain, with_draft
-
 from specserve.batch.span import ScheduledSpan
 from specserve.types import SpanVerdict, Verdict
 from specserve_adaptive.tier_settings import TierSettings

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from planning_cases import FLAT, LINEAR, chain, count, drafted_requests, planner, with_draft
 
+from planning_cases import FLAT, LINEAR, chain, count, drafted_requests, planner, with_draft
 from specserve.batch.drafts import first, paths_of
 from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve.types import SpeculationParams
