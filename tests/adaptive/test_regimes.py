@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from types import SimpleNamespace
 
 import pytest
 
+from planning_cases import chain, with_draft
+from specserve_adaptive import ranked
 from specserve_adaptive.ranked import RankedPlanner
 from specserve_adaptive.regimes import Regimes
 from specserve_adaptive.step_costs import StepCosts
@@ -101,3 +104,31 @@ def test_learning_of_plain_steps_is_not_charged_to_the_next_draft(drafting, is_c
     step = SimpleNamespace(spans=spans, num_rows=1, only_decodes=True)
     planner.learn(step, SimpleNamespace(spans=[None]), 1.0)
     assert (planner.own_seconds > 0.0) == is_charged
+
+
+def test_what_steps_with_prompts_took_is_not_charged_to_the_drafts_after_them(monkeypatch):
+    """Drafting is not timed in them. What it seems to take decides whether anybody is drafted for."""
+    clock = itertools.count()
+    monkeypatch.setattr(ranked, "time", SimpleNamespace(perf_counter=lambda: float(next(clock))))
+    planner = RankedPlanner(8, StepCosts([1, 64], [0.9, 2.0]), "fair", ("simulated",))
+    span = SimpleNamespace(request=SimpleNamespace(id="a"), drafted=2, start=10)
+    prompts = SimpleNamespace(spans=(span,), num_rows=500, only_decodes=False)
+    for _ in range(40):
+        planner.choose([with_draft(chain(0.9, 0.8))], 8, 1)
+        planner.learn(prompts, SimpleNamespace(spans=[None]), 1.0)
+    planner.choose([with_draft(chain(0.9, 0.8))], 8, 1)
+    assert planner.own_seconds == 2.0, "of the last learning and of the choice after it"
+
+
+def test_prices_follow_the_first_step_of_as_many_requests():
+    """The table was measured with one request, and says little of many."""
+    planner = RankedPlanner(8, StepCosts([1, 64], [0.5, 2.0]), "fair", ("simulated",))
+    requests = [with_draft(None, name=f"r{i}") for i in range(32)]
+    planner.limits(requests)
+    assert planner.prices[2] == pytest.approx(planner.costs.table_at(32))
+    planner.costs.observe(batch(32, 0), 7.0)
+    planner.limits(requests)
+    assert planner.prices[2] == pytest.approx(7.0)
+    planner.costs.observe(batch(32, 0), 8.0)
+    planner.limits(requests)
+    assert planner.prices[2] == pytest.approx(7.0), "from then on now and then"

@@ -60,13 +60,14 @@ class RankedPlanner(DraftPlanner):
         self.tokens_per_draft = FIRST_DRAFT_TOKENS
         """Verified ones, a moving average."""
         self.num_steps, self.num_drafting, self.own_seconds = 0, 0, 0.0
-        """Requests that are drafted for in this step, and what choosing and learning took since the last."""
+        """Requests that are drafted for in this step, and what learning from the step before and choosing for this one
+        took: a part of what drafting takes."""
         self.drafted_before = False
         """Whether any were in the step before."""
         self.prices = (0.0, 0.0, 0.0)
         """Seconds that an accepted draft token saves, that a verified one takes, and that a plain step takes."""
-        self.priced_for, self.priced_at = 0, 0
-        """The number of requests that `prices` are for, and the step that computed them."""
+        self.priced_for, self.priced_until = 0, 0
+        """The number of requests that `prices` are for, and the step that computes them anew."""
         self.curves: dict[tuple[int, int, bool], tuple[int, array[float]]] = {}
         """By rows without draft tokens, requests and regime: the step of the computation, and seconds by draft
         tokens."""
@@ -75,9 +76,11 @@ class RankedPlanner(DraftPlanner):
         """0 for requests that are not drafted for."""
         self.num_steps += 1
         count = len(requests)
-        if count != self.priced_for or self.num_steps >= self.priced_at + PRICES_INTERVAL:
+        if count != self.priced_for or self.num_steps >= self.priced_until:
             self.prices = self.current_prices(count)
-            self.priced_for, self.priced_at = count, self.num_steps
+            # before steps of so many requests were seen, prices are of the table alone, which knows one request
+            lasting = PRICES_INTERVAL if self.costs.knows(count) else 1
+            self.priced_for, self.priced_until = count, self.num_steps + lasting
         if self.plain_steps.wanted(count, self.native.usual_gain()):
             limits = self.native.measure(requests, self.max_draft_tokens)
         else:
@@ -153,6 +156,7 @@ class RankedPlanner(DraftPlanner):
 
     def learn(self, batch: ScheduledBatch, verdict: Verdict, seconds: float) -> None:
         began = time.perf_counter()
+        self.own_seconds = 0.0  # of steps with prompts, for which nobody is told what drafting took
         self.native.learn(batch.spans, verdict.spans)
         num_drafts = sum(span.drafted > 0 for span in batch.spans)
         if batch.only_decodes and (num_drafts or not (self.drafted_before or self.regimes.follows_drafts)):
