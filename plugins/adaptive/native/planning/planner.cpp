@@ -9,7 +9,7 @@ namespace adaptive {
 
 namespace {
 
-constexpr double kFirstReach = 8.0, kLeastReach = 4.0, kMostReach = 4096.0, kReachRate = 0.25;
+constexpr double kFirstReach = 32.0, kLeastReach = 4.0, kMostReach = 4096.0, kReachRate = 0.25;
 // A draft may have this many draft tokens more than were chosen of the last ones.
 constexpr double kReachFactor = 1.5, kReachMore = 2.0;
 constexpr double kLeastLevel = 0.01;  // of a plain step: below, depth costs nothing to speak of
