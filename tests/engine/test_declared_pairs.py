@@ -7,8 +7,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from planning_cases import FixedCosts
 
+from planning_cases import FixedCosts
 from specserve.attention.sdpa import SdpaFactory
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.hookspecs import hookimpl
