@@ -85,3 +85,7 @@ def test_limits_are_the_smaller_of_the_engines_and_the_requests(kind):
     requests = [with_draft(None, speculation=wish) for wish in wishes]
     assert kind(8).limits(requests) == [8, 3, 8, 0, 0]
     assert kind(8).limits([with_draft(None, max_tokens=1)]) == [0], "the last token comes as a bonus"
+
+
+def test_a_first_draft_may_be_long_enough_for_an_answer_that_repeats_its_prompt():
+    assert planner(max_draft_tokens=200).limits([with_draft(None, max_tokens=500)]) == [32]

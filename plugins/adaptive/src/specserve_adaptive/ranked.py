@@ -78,7 +78,7 @@ class RankedPlanner(DraftPlanner):
         count = len(requests)
         if count != self.priced_for or self.num_steps >= self.priced_until:
             self.prices = self.current_prices(count)
-            # before steps of so many requests were seen, prices are of the table alone, which knows one request
+            # until such a step was observed, prices come from the table alone, which was measured with one request
             lasting = PRICES_INTERVAL if self.costs.knows(count) else 1
             self.priced_for, self.priced_until = count, self.num_steps + lasting
         if self.plain_steps.wanted(count, self.native.usual_gain()):
@@ -109,7 +109,6 @@ class RankedPlanner(DraftPlanner):
 
     def observe_drafting(self, seconds: float, num_requests: int, pass_seconds: float) -> None:
         self.native.observe_drafting(seconds + self.own_seconds, num_requests, pass_seconds)
-        self.own_seconds = 0.0
 
     def choose(self, requests: Sequence[Request], budget: int, base_rows: int) -> list[Draft | int | None]:
         began = time.perf_counter()
@@ -156,7 +155,6 @@ class RankedPlanner(DraftPlanner):
 
     def learn(self, batch: ScheduledBatch, verdict: Verdict, seconds: float) -> None:
         began = time.perf_counter()
-        self.own_seconds = 0.0  # of steps with prompts, for which nobody is told what drafting took
         self.native.learn(batch.spans, verdict.spans)
         num_drafts = sum(span.drafted > 0 for span in batch.spans)
         if batch.only_decodes and (num_drafts or not (self.drafted_before or self.regimes.follows_drafts)):
@@ -167,8 +165,9 @@ class RankedPlanner(DraftPlanner):
         if num_drafts:
             drafted = sum(span.drafted for span in batch.spans) / num_drafts
             self.tokens_per_draft += TOKENS_RATE * (drafted - self.tokens_per_draft)
-        if num_drafts or self.drafted_before:  # else it is not for the next drafted
-            self.own_seconds += time.perf_counter() - began
+        # set, not added: after steps with prompts nothing was drafted or nobody says how long it took
+        is_for_drafts = num_drafts or self.drafted_before
+        self.own_seconds = time.perf_counter() - began if is_for_drafts else 0.0
 
 
 def is_short(curve: Sequence[float], max_draft_tokens: int) -> bool:
