@@ -31,7 +31,7 @@ from specserve_server.bodies.responses import ResponsesBody
 from specserve_server.chat import serving as serving_chat
 from specserve_server.completions import serving as serving_completion
 from specserve_server.config import ServerConfig
-from specserve_server.generation.templated_engine import templated
+from specserve_server.engines.templated_engine import templated
 from specserve_server.messages import serving as messages
 from specserve_server.operations import tokenization
 from specserve_server.responses import serving as responses

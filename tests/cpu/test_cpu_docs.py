@@ -21,8 +21,8 @@ from specserve_cpu.options import CpuOptions
 from specserve_server.app.application import make_app
 from specserve_server.cli import build_parser, main
 from specserve_server.commands.layers import load_configuration
-from specserve_server.commands.serve import banner
 from specserve_server.config import ServerConfig
+from specserve_server.engines.load import banner
 from specserve_workbench.testing.engines import DEFAULTS, make_engine
 
 ROOT = Path(__file__).parents[2]

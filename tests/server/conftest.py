@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
+from both_forms import over_a_socket
 from fake_engine import FakeEngine
 
 from specserve.text.tokenizer import HfTokenizer
@@ -27,6 +29,12 @@ TOOL_TEMPLATE = """\
 {%- endfor %}{{ "\\n" }}
 {%- endfor %}
 """
+OVER_BOTH = {
+    *("test_completions", "test_chat_completions", "test_streaming", "test_messages", "test_responses"),
+    *("test_info", "test_operations", "test_metrics", "test_time_limit", "test_error_codes", "test_proxy_and_cors"),
+    *("test_request_log", "test_response_counts", "test_rate_limits", "test_reasoning", "test_common_fields"),
+}
+"""Modules whose tests see what is sent over a socket, and what comes back."""
 sys.path += [str(ROOT / "tests" / "text"), str(ROOT / "tests" / "lora"), str(ROOT / "demo"), str(ROOT / "tools")]
 
 
@@ -50,20 +58,29 @@ async def tool_engine(tool_tokenizer: HfTokenizer) -> FakeEngine:
     return FakeEngine(tool_tokenizer, reason="stop", max_model_len=1024)
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """How the server has its engine: in its process, or over a socket; with `make test-all` both everywhere."""
+    if "engine_form" in metafunc.fixturenames:
+        marks = [] if metafunc.module.__name__ in OVER_BOTH else [pytest.mark.sweep]
+        is_direct = metafunc.definition.get_closest_marker("direct") is not None
+        metafunc.parametrize("engine_form", ["direct", *([] if is_direct else [pytest.param("socket", marks=marks)])])
+
+
 @pytest.fixture
-async def connect() -> AsyncIterator[Callable[..., Awaitable[Any]]]:
+async def connect(engine_form: str) -> AsyncIterator[Callable[..., Awaitable[Any]]]:
     """`client = await connect(engine, **server_options)`."""
-    clients: list[Any] = []
+    async with AsyncExitStack() as stack:
 
-    async def connect(engine: Any, **options: Any) -> Any:
-        client: Any = TestClient(TestServer(make_app(engine, ServerConfig(**options))))
-        await client.start_server()
-        clients.append(client)
-        return client
+        async def connect(engine: Any, **options: Any) -> Any:
+            config = ServerConfig(**options)
+            if engine_form == "socket" and not callable(engine):
+                engine = await stack.enter_async_context(over_a_socket(engine, config))
+            client: Any = TestClient(TestServer(make_app(engine, config)))
+            await client.start_server()
+            stack.push_async_callback(client.close)
+            return client
 
-    yield connect
-    for client in clients:
-        await client.close()
+        yield connect
 
 
 @pytest.fixture

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from specserve.engine.admission import NO_LIMITS, EngineLimits
 from specserve.errors import RequestError
 from specserve.metrics import AdapterUse, CacheInfo, EngineMetrics
 from specserve.plugins.host import HookResults
@@ -15,6 +17,7 @@ from specserve.types import RequestOutput, SpeculationStats, TokenLogprobs
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable
 
+    from specserve.engine.mailbox import Mailbox
     from specserve.protocols import Metric
     from specserve.text.tokenizer import HfTokenizer
     from specserve.types import GenerateRequest
@@ -75,6 +78,7 @@ class FakeEngine:
     running: set[str] = field(default_factory=set)
     aborted: list[str] = field(default_factory=list)
     stopped: list[float] = field(default_factory=list)
+    pumps: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     death: asyncio.Event = field(default_factory=asyncio.Event)
 
     def check(self, request: GenerateRequest) -> None:
@@ -112,6 +116,25 @@ class FakeEngine:
         await self.death.wait()
         self.status = "dead"
         return RuntimeError("boom")
+
+    @property
+    def limits(self) -> EngineLimits:
+        return NO_LIMITS._replace(
+            max_model_len=self.max_model_len, output_kinds=self.output_kinds, serves_adapters=True
+        )
+
+    def open(self, request: GenerateRequest, mailbox: Mailbox) -> None:
+        self.pumps[request.request_id] = asyncio.create_task(self.pump(request, mailbox))
+
+    async def pump(self, request: GenerateRequest, mailbox: Mailbox) -> None:
+        async with aclosing(self.submit(request)) as outputs:
+            async for output in outputs:
+                mailbox.put(output)
+
+    def close(self, request_id: str, *, finished: bool) -> None:
+        pump = self.pumps.pop(request_id)
+        if not finished:
+            pump.cancel()
 
     async def submit(self, request: GenerateRequest) -> AsyncGenerator[RequestOutput, None]:
         self.submitted.append(request)

@@ -21,7 +21,7 @@ from specserve.errors import RequestError
 from specserve_server.bodies.requests import ChatBody, CompletionBody, DetokenizeBody, TokenizeBody
 from specserve_server.chat import serving as serving_chat
 from specserve_server.completions import serving as serving_completion
-from specserve_server.generation.templated_engine import templated
+from specserve_server.engines.templated_engine import templated
 from specserve_server.operations import tokenization
 from specserve_server.templates.model_template import read_model_template
 from specserve_server.wire.decode_body import decode_body

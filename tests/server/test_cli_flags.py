@@ -17,6 +17,7 @@ from specserve.errors import ConfigError
 from specserve_server.cli import generate, main
 from specserve_server.commands import layers, serve
 from specserve_server.config import ServerConfig
+from specserve_server.engines import load
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -192,7 +193,7 @@ def test_characters_that_the_locale_lacks_are_printed_as_question_marks() -> Non
 
 
 def test_the_banner_leaves_the_configuration_out() -> None:
-    lines = serve.banner({"model": "demo", "lossless": True, "drafter": None, "config": EngineConfig()})
+    lines = load.banner({"model": "demo", "lossless": True, "drafter": None, "config": EngineConfig()})
     assert lines == ["model = demo", "lossless = true", "drafter = null"]
 
 

@@ -96,6 +96,7 @@ async def test_a_conversation_goes_on_with_what_they_gave(client: Any, tool_engi
     assert stored.endswith(f"{CUSTOM}{FIND}\ntool: done\ntool: found\n")
 
 
+@pytest.mark.direct
 async def test_a_choice_finds_its_tool(client: Any, tool_engine: FakeEngine) -> None:
     for choice, name in (
         ({"type": "custom", "name": "apply_patch"}, "apply_patch"),

@@ -10,6 +10,7 @@ import pytest
 
 from specserve.config import EngineConfig
 from specserve.types import GenerateRequest, RequestOutput, SamplingParams
+from specserve_server.engines.in_process import in_process_client
 from specserve_server.generation.choices import make_choice
 from specserve_server.state.fingerprint import system_fingerprint
 
@@ -20,6 +21,10 @@ ROUTES = {
     "/v1/completions": {"prompt": "a", "max_tokens": 99},
     "/v1/chat/completions": {"messages": [{"role": "user", "content": "a"}]},
 }
+
+
+def fingerprint(engine: FakeEngine) -> str:
+    return system_fingerprint(in_process_client(engine).read_state())
 
 
 async def answers(client: Any, path: str, **fields: Any) -> list[dict[str, Any]]:
@@ -34,7 +39,7 @@ async def answers(client: Any, path: str, **fields: Any) -> list[dict[str, Any]]
 async def test_every_answer_and_chunk_says_which_engine_made_it(client: Any, engine: FakeEngine, path: str) -> None:
     found = await answers(client, path, service_tier="flex")
     assert len(found) > 3
-    assert {answer["system_fingerprint"] for answer in found} == {system_fingerprint(engine)}
+    assert {answer["system_fingerprint"] for answer in found} == {fingerprint(engine)}
     assert {answer["service_tier"] for answer in found} == {"default"}
 
 
@@ -46,11 +51,11 @@ def test_a_fingerprint_changes_with_what_tokens_depend_on(engine: FakeEngine, mo
     ]
     monkeypatch.setattr(engine, "describe", lambda: described)
     monkeypatch.setattr(engine.plugins, "describe", lambda: plugins)
-    first = system_fingerprint(engine)
+    first = fingerprint(engine)
     assert first.startswith("fp_")
     described["graphs"] = {"steps": 7}
     plugins[1]["version"] = "2"
-    assert system_fingerprint(engine) == first
+    assert fingerprint(engine) == first
     found = {first}
     for change in (
         lambda: described.update(model="n"),
@@ -59,7 +64,7 @@ def test_a_fingerprint_changes_with_what_tokens_depend_on(engine: FakeEngine, mo
         lambda: plugins[0].update(options={"rank": 8}),
     ):
         change()
-        found.add(system_fingerprint(engine))
+        found.add(fingerprint(engine))
     assert len(found) == 5
 
 

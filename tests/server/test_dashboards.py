@@ -108,7 +108,7 @@ def test_adapters_are_shown_while_requests_run_or_wait_under_them(server: LiveSe
     async def shown() -> tuple[Scrape, Scrape]:
         body = {"prompt": "a", "n": max_num_seqs + 1, "max_tokens": 400, "ignore_eos": True, "model": ADAPTER}
         request = asyncio.create_task(complete(server, body))
-        while (during := await scrape(server.client)).value("vllm:num_requests_waiting") == 0:
+        while 'waiting_lora_adapters="tuned"' not in (during := await scrape(server.client)).text:
             await asyncio.sleep(0.001)
         request.cancel()
         while (after := await scrape(server.client)).value("vllm:num_requests_running") > 0:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from specserve.config import EngineConfig
-from specserve_server.cli.progress import shown_progress
-from specserve_server.commands.serve import left_out_by_the_garbage_collector, start_engine
+from specserve_server.engines.load import left_out_by_the_garbage_collector, load_engine
 from specserve_workbench.testing import engines
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ def test_an_engine_that_was_started_is_visited_by_no_collection(toy_model: Path)
 
     async def start_and_stop() -> None:
         config = EngineConfig(model=str(toy_model), **engines.DEFAULTS)
-        engine = await start_engine(config, shown_progress(lines=True))
+        engine = await load_engine(config)
         assert all(visited is not engine.engine for visited in gc.get_objects())
         await engine.stop()
 

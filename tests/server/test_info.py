@@ -10,6 +10,7 @@ import pytest
 from aiohttp import web
 
 from specserve.protocols import ResolvedModel
+from specserve_server.engines.in_process import in_process_client
 from specserve_server.state.model_lookup import pinned_model
 
 if TYPE_CHECKING:
@@ -65,6 +66,9 @@ async def test_an_adapter_is_pinned_until_the_request_ends(client: Any, engine: 
     assert {(request.adapter, request.cache_salt) for request in engine.submitted} == {("sql@1", "s")}
     await client.post("/v1/completions", json={"model": "sql", "prompt": "a", "n": 0})
     await client.post("/v1/completions", json={"model": "sql", "prompt": [1] * 999})
+    async with asyncio.timeout(10):
+        while len(released) < 3:
+            await asyncio.sleep(0.001)
     assert released == ["sql"] * 3
     assert (await client.post("/v1/completions", json={"model": "fake-model:no", "prompt": "a"})).status == 404
 
@@ -80,7 +84,7 @@ async def test_a_client_that_leaves_while_its_model_is_found_leaves_no_pin(engin
     engine.plugins.answers["resolve_model"] = resolve
 
     async def wait_for_model() -> None:
-        async with pinned_model(engine, "slow", ("base",)):
+        async with pinned_model(in_process_client(engine), "slow", ("base",)):
             pytest.fail("the client has left")
 
     client = asyncio.create_task(wait_for_model())

@@ -26,6 +26,7 @@ async def events_of(client: Any, **body: Any) -> list[str]:
     return (await response.text()).removesuffix("\n\n").split("\n\n")
 
 
+@pytest.mark.direct
 async def test_comments_are_sent_between_slow_events_and_change_none(connect: Any, engine: FakeEngine) -> None:
     plain = await events_of(await connect(engine))
     engine.delay = 0.3
@@ -43,6 +44,7 @@ async def test_a_stream_that_is_busy_has_no_comments(connect: Any, engine: FakeE
     assert COMMENT not in await events_of(await connect(engine, sse_keep_alive=1000.0), max_tokens=99)
 
 
+@pytest.mark.direct
 async def test_an_error_after_a_comment_is_an_event_and_one_before_it_has_its_status(
     connect: Any, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

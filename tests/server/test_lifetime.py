@@ -48,6 +48,7 @@ async def test_a_server_that_is_loading_answers_503(connect: Any, engine: FakeEn
             await asyncio.sleep(0.005)
 
 
+@pytest.mark.direct
 @pytest.mark.parametrize("status", ["draining", "dead"])
 async def test_an_engine_that_does_not_serve_is_503(client: Any, engine: FakeEngine, status: str) -> None:
     engine.status = status

@@ -165,6 +165,7 @@ async def test_what_changes_no_answer_is_accepted(client: Any) -> None:
         await send(client, context_management={"edits": edits})
 
 
+@pytest.mark.direct
 async def test_every_status_has_its_error_in_anthropics_form(
     connect: Any, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -178,6 +178,7 @@ async def complete(client: Any, **body: Any) -> int:
     return int(response.status)
 
 
+@pytest.mark.direct
 async def test_choices_of_a_prompt_count_together(client: Any, engine: FakeEngine) -> None:
     assert await complete(client, prompt=["a", "b"], n=3, max_tokens=4) == 200
     assert await complete(client, prompt="a", n=2, max_tokens=6, stream=True) == 200

@@ -118,6 +118,7 @@ async def test_a_stored_response_is_described_until_it_is_deleted(client: Any) -
     assert checked == {("get", 200), ("get", 400), ("delete", 200), ("get", 404)}
 
 
+@pytest.mark.direct
 @pytest.mark.parametrize("path", [COMPLETIONS, CHAT, RESPONSES, MESSAGES])
 async def test_errors_are_as_described(
     connect: Any, engine: FakeEngine, path: str, monkeypatch: pytest.MonkeyPatch

@@ -60,6 +60,7 @@ async def checked(client: Any, path: str, body: dict[str, Any]) -> tuple[Any, li
     return whole, events
 
 
+@pytest.mark.direct
 @pytest.mark.parametrize("path", BODIES)
 async def test_reasoning_checks_and_statistics(connect: Any, tmp_path: Path, path: str) -> None:
     write_model_dir(tmp_path, TEMPLATE)
@@ -73,6 +74,7 @@ async def test_reasoning_checks_and_statistics(connect: Any, tmp_path: Path, pat
     assert THOUGHTS.get(path, "text") in found
 
 
+@pytest.mark.direct
 @pytest.mark.parametrize("text", [f"{CUSTOM}{FIND}!", CUSTOM[:60]])
 async def test_calls_of_custom_tools_and_of_namespaces(connect: Any, tool_engine: FakeEngine, text: str) -> None:
     tool_engine.text, tool_engine.max_model_len = text, 4096

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 KEY = {"Authorization": "Bearer k"}
 
 
+@pytest.mark.direct
 @pytest.mark.parametrize("method", ["GET", "POST", "HEAD"])
 async def test_ping_says_what_health_says(connect: Any, engine: FakeEngine, method: str) -> None:
     client = await connect(engine, api_key="k")
@@ -66,6 +67,7 @@ async def test_the_prefix_cache_is_reset(client: Any, engine: FakeEngine) -> Non
     assert engine.num_resets == 4
 
 
+@pytest.mark.direct
 async def test_a_reset_that_no_engine_can_do_is_an_error(client: Any, engine: FakeEngine) -> None:
     engine.status = "dead"
     response = await client.post("/reset_prefix_cache")

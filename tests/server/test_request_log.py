@@ -71,6 +71,7 @@ def add_routes(app: web.Application, engine: object) -> None:
     app.router.add_get("/v1/broken", broken)
 
 
+@pytest.mark.direct
 async def test_what_a_request_logs_has_its_id(
     client: Any, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -84,6 +84,7 @@ async def test_the_first_chat_chunk_has_role_and_text(client: Any, engine: FakeE
     assert chunks[0]["object"] == "chat.completion.chunk"
 
 
+@pytest.mark.direct
 async def test_chunks_have_their_own_token_ids_logprobs_and_accepted_flags(client: Any, engine: FakeEngine) -> None:
     chunks = [chunk["choices"][0] for chunk in await stream(client, return_token_ids=True, logprobs=1, echo=True)]
     assert [id for chunk in chunks for id in chunk["token_ids"]] == engine.tokenizer.encode(engine.text)
@@ -97,6 +98,7 @@ async def test_chunks_have_their_own_token_ids_logprobs_and_accepted_flags(clien
     assert "".join(chunk["text"] for chunk in chunks) == "a" + engine.text
 
 
+@pytest.mark.direct
 async def test_an_engine_error_is_an_event_in_a_stream_and_a_500_otherwise(client: Any, engine: FakeEngine) -> None:
     engine.error_after = 1
     *_, last = await stream(client)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from specserve.errors import RequestError
 from specserve_server.bodies.messages import CountTokensBody, MessagesBody
 from specserve_server.bodies.responses import ResponsesBody
-from specserve_server.generation.templated_engine import templated
+from specserve_server.engines.templated_engine import templated
 from specserve_server.messages import serving as messages
 from specserve_server.responses import serving as responses
 from specserve_server.templates.model_template import read_model_template

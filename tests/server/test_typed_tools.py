@@ -174,6 +174,7 @@ async def test_a_conversation_of_messages_goes_on_with_results(client: Any, tool
     assert counted["input_tokens"] == len(tool_engine.submitted[-1].prompt_token_ids)
 
 
+@pytest.mark.direct
 async def test_tool_choices_have_their_own_names(client: Any, tool_engine: FakeEngine) -> None:
     """Choices that must be obeyed need the plugin grammar, whose absence only the real engine knows."""
     for choice, structures in ((None, None), ("auto", None), ("none", None), ("required", 2)):

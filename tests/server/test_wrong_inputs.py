@@ -137,6 +137,7 @@ async def test_a_full_queue_is_429_with_retry_after(
     assert (response.status, response.headers["Retry-After"]) == (429, "7")
 
 
+@pytest.mark.direct
 async def test_a_stream_that_fails_before_its_first_event_has_the_status_of_the_error(
     client: Any, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,9 +52,11 @@ ROOMS = {
         "responses": "bodies chat generation serving state tools wire root",
         "operations": "bodies chat generation state templates wire root",
         "openapi": "bodies chat completions messages operations responses state wire root",
-        "app": "chat completions generation messages openapi operations responses state templates tools wire root",
         "cli": "root",
-        "commands": "app cli templates root",
+        "engines": "cli generation openapi state templates root",
+        "app": "chat completions engines generation messages openapi operations responses state tools wire root",
+        "engine_process": "app engines generation state templates root",
+        "commands": "app cli engine_process engines templates root",
     },
     "specserve_workbench": {
         "root": "",

@@ -55,6 +55,8 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Of one API key, or without keys of one client address."""
     max_concurrent_requests_per_key: Annotated[int | None, AtLeast(1), Unset("no limit")] = None
     """Without keys: of one client address."""
+    engine_process: Annotated[bool | None, Unset("where there are more than two cores")] = None
+    """Run the engine in a process of its own."""
     drain_seconds: Annotated[float, AtLeast(0)] = 30.0
     strict_fields: bool = False
     """Refuse fields of requests that nobody defines."""

@@ -1,7 +1,8 @@
 """What the server needs of an engine, as protocols. The server and its tests use nothing else of it.
 
-`specserve.engine.async_engine.AsyncEngine` implements `EngineClient`, `specserve_server.generation.templated_engine`
-makes a `ServedEngine` of it. No implementation here.
+An `EngineClient` is what routes are given, wherever the engine runs. `LoadedEngine` is one in this process, such as
+`specserve.engine.async_engine.AsyncEngine`; with its chat template it is a `ServedEngine`, which plugins are given. No
+implementation here.
 """
 
 from __future__ import annotations
@@ -9,14 +10,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
     from typing import TypeVar
 
+    from aiohttp import web
+
+    from specserve.engine.admission import EngineLimits
+    from specserve.engine.mailbox import Mailbox
     from specserve.metrics import AdapterUse, CacheInfo, EngineMetrics
-    from specserve.protocols import Metric, TextStream
+    from specserve.protocols import AnswerCheck, Metric, ResolvedModel, TextStream
     from specserve.types import GenerateRequest, RequestOutput
     from specserve_checks.json_types import JsonObject, JsonValue
+    from specserve_server.engine_answers import EngineState, ModelLookup
     from specserve_server.templates.model_template import ModelTemplate
 
     T = TypeVar("T")
@@ -75,17 +81,11 @@ class ServerPlugins(Protocol):
     def guard(self, plugin: str, name: str, action: Callable[[], object]) -> Callable[[], None]: ...
 
 
-class EngineClient(Protocol):
-    """A loaded engine. Closing the generator of `submit` aborts the request."""
+class RunningEngine(Protocol):
+    """Requests and their outputs. Closing the generator of `submit` aborts the request."""
 
     @property
     def tokenizer(self) -> ServerTokenizer: ...
-
-    @property
-    def plugins(self) -> ServerPlugins: ...
-
-    @property
-    def metrics(self) -> EngineMetrics: ...
 
     @property
     def model_name(self) -> str: ...
@@ -97,9 +97,6 @@ class EngineClient(Protocol):
     def output_kinds(self) -> frozenset[str]:
         """The kinds of structured output that are enforced."""
         ...
-
-    @property
-    def cache_info(self) -> CacheInfo: ...
 
     @property
     def num_requests(self) -> int:
@@ -115,21 +112,14 @@ class EngineClient(Protocol):
     def status(self) -> Status: ...
 
     def check(self, request: GenerateRequest) -> None:
-        """Raise a `RequestError` unless the request can be served."""
+        """Raise a `RequestError` unless the request can be served. Not in the event loop: an engine in another process
+        is asked."""
         ...
 
     def submit(self, request: GenerateRequest) -> AsyncGenerator[RequestOutput, None]: ...
 
     def after_aborts(self, action: Callable[[], object]) -> None:
         """Run the action once the engine has released every request whose generator was closed before."""
-        ...
-
-    def describe(self) -> Mapping[str, JsonValue]: ...
-
-    def observer_metrics(self) -> Iterable[Metric]: ...
-
-    def adapter_use(self) -> AdapterUse | None:
-        """None where no plugin serves adapters."""
         ...
 
     async def reset_prefix_cache(self) -> None:
@@ -143,8 +133,85 @@ class EngineClient(Protocol):
         ...
 
 
-class ServedEngine(EngineClient, Protocol):
-    """The engine as the routes see it: with its model's chat template."""
+class EngineClient(RunningEngine, Protocol):
+    """An engine with its chat template and its plugins, in this process or another. Methods that return what an engine
+    in another process has to be asked for are not for the event loop."""
 
     @property
     def template(self) -> ModelTemplate: ...
+
+    def resolve_model(self, name: str) -> ModelLookup:
+        """The model that a plugin serves under this name."""
+        ...
+
+    def list_models(self) -> list[ResolvedModel]:
+        """Those that plugins add to the base model."""
+        ...
+
+    def check_answer(self, request: GenerateRequest, text: str, finish_reason: str) -> list[AnswerCheck]:
+        """What plugins find in an ended answer whose form could not be enforced."""
+        ...
+
+    def read_state(self) -> EngineState: ...
+
+
+class LoadedEngine(RunningEngine, Protocol):
+    """An engine in this process."""
+
+    @property
+    def limits(self) -> EngineLimits: ...
+
+    @property
+    def plugins(self) -> ServerPlugins: ...
+
+    @property
+    def metrics(self) -> EngineMetrics: ...
+
+    @property
+    def cache_info(self) -> CacheInfo: ...
+
+    def describe(self) -> Mapping[str, JsonValue]: ...
+
+    def observer_metrics(self) -> Iterable[Metric]: ...
+
+    def adapter_use(self) -> AdapterUse | None:
+        """None where no plugin serves adapters."""
+        ...
+
+
+class HostedEngine(LoadedEngine, Protocol):
+    """An engine whose outputs are put where they are sent from, without a task for each request."""
+
+    def open(self, request: GenerateRequest, mailbox: Mailbox) -> None:
+        """Have the request's outputs put into the mailbox until `close`. Raises what `submit` raises."""
+        ...
+
+    def close(self, request_id: str, *, finished: bool) -> None:
+        """`finished`: its last output was put; otherwise the request is aborted."""
+        ...
+
+
+class ServedEngine(LoadedEngine, Protocol):
+    """The engine as the hook `add_routes` is given it."""
+
+    @property
+    def template(self) -> ModelTemplate: ...
+
+
+class PluginRoutes(Protocol):
+    """Requests whose path the server itself does not serve."""
+
+    @property
+    def paths(self) -> Collection[str]:
+        """Patterns, such as /v1/greetings/{name}."""
+        ...
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Raises HTTPNotFound where plugins do not serve the path either."""
+        ...
+
+    def document(self, *, root_path: str, needs_key: bool) -> JsonObject:
+        """/openapi.json of the server's own routes and these. Not in the event loop."""
+        ...
+
+    async def close(self) -> None: ...

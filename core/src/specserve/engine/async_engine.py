@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
 
     from specserve.config import EngineConfig
+    from specserve.engine.admission import EngineLimits
     from specserve.engine.assembly import Assembled
     from specserve.load_progress import ProgressCallback
     from specserve.metrics import AdapterUse, CacheInfo, EngineMetrics
@@ -76,11 +77,15 @@ class AsyncEngine:
 
     @property
     def max_model_len(self) -> int:
-        return self.engine.parts.limits.max_model_len
+        return self.limits.max_model_len
+
+    @property
+    def limits(self) -> EngineLimits:
+        return self.engine.parts.limits
 
     @property
     def output_kinds(self) -> frozenset[str]:
-        return self.engine.parts.limits.output_kinds
+        return self.limits.output_kinds
 
     @property
     def metrics(self) -> EngineMetrics:
@@ -117,25 +122,35 @@ class AsyncEngine:
     async def submit(self, request: GenerateRequest) -> AsyncGenerator[RequestOutput, None]:
         """The request's outputs up to the one with a finish_reason. Closing the generator aborts the request
         and frees its blocks by the next step."""
+        mailbox = Mailbox()
+        self.open(request, mailbox)
+        finished = False
+        try:
+            while not finished:
+                output = await mailbox.take()
+                finished = output.finish_reason is not None
+                yield output
+        finally:
+            self.close(request.request_id, finished=finished)
+
+    def open(self, request: GenerateRequest, mailbox: Mailbox) -> None:
+        """Have the request's outputs put into the mailbox, until `close`, which must follow. Raises what `submit`
+        raises before the first output."""
         self.check(request)
         self.check_alive()
         if len(self.mailboxes) >= self.config.max_num_seqs + self.config.max_waiting:
             raise self.engine.queue_full()
         if request.request_id in self.mailboxes:
             raise RequestError(f"a request with id {request.request_id!r} is running already.", param="request_id")
-        mailbox = self.mailboxes[request.request_id] = Mailbox()
-        finished = False
-        try:
-            self.thread.add(request, mailbox)
-            while not finished:
-                output = await mailbox.take()
-                finished = output.finish_reason is not None
-                yield output
-        finally:
-            del self.mailboxes[request.request_id]
-            if not finished:
-                self.aborting.add(request.request_id)
-                self.thread.send(lambda: self.abort(request.request_id))
+        self.mailboxes[request.request_id] = mailbox
+        self.thread.add(request, mailbox)
+
+    def close(self, request_id: str, *, finished: bool) -> None:
+        """`finished`: its last output was put; otherwise the request is aborted."""
+        del self.mailboxes[request_id]
+        if not finished:
+            self.aborting.add(request_id)
+            self.thread.send(partial(self.abort, request_id))
 
     def after_aborts(self, action: Callable[[], object]) -> None:
         """Run the action at once while no abort is pending, else in the step thread, behind the pending ones."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from specserve.errors import EngineDeadError
+from specserve.errors import SpecserveError
 from specserve.types import RequestOutput
 
 
@@ -17,11 +17,11 @@ class Mailbox:
     __slots__ = ("arrived", "content", "open")
 
     def __init__(self) -> None:
-        self.content: RequestOutput | EngineDeadError | None = None
+        self.content: RequestOutput | SpecserveError | None = None
         self.arrived = asyncio.Event()
         self.open = False
 
-    def put(self, content: RequestOutput | EngineDeadError) -> None:
+    def put(self, content: RequestOutput | SpecserveError) -> None:
         if isinstance(self.content, RequestOutput):
             if self.content.finish_reason is not None:
                 return  # complete: a failure of the engine does not affect this reader any more
@@ -34,7 +34,7 @@ class Mailbox:
         await self.arrived.wait()
         self.arrived.clear()
         content, self.content = self.content, None
-        if isinstance(content, EngineDeadError):
+        if isinstance(content, SpecserveError):
             raise content
         assert content is not None
         return content

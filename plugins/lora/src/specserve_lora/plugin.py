@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from specserve.api import AdaptableModel, EngineConfig, GenerateRequest
-    from specserve_server.engine_client import EngineClient
+    from specserve_server.engine_client import ServedEngine
 
 
 @dataclass(slots=True, frozen=True)
@@ -80,7 +80,7 @@ class LoraPlugin:
         return LoraObserver(self.store)
 
     @hookimpl
-    def add_routes(self, app: web.Application, engine: EngineClient) -> None:
+    def add_routes(self, app: web.Application, engine: ServedEngine) -> None:
         from specserve_lora.routes import AdapterRoutes  # imports aiohttp, which `specserve generate` does not need
 
         assert self.state is not None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from specserve_lora.store import AdapterStore
-    from specserve_server.engine_client import EngineClient
+    from specserve_server.engine_client import ServedEngine
 
 LOAD, UNLOAD = "/v1/load_lora_adapter", "/v1/unload_lora_adapter"
 CHANGED = (Answer(content={TEXT: str}, description="A sentence that says so"),)
@@ -45,7 +45,7 @@ class UnloadBody(msgspec.Struct, frozen=True, kw_only=True):
 class AdapterRoutes:
     """Blocking calls run in a thread, so that the event loop never waits for a disk."""
 
-    def __init__(self, store: AdapterStore, root: Path | None, engine: EngineClient) -> None:
+    def __init__(self, store: AdapterStore, root: Path | None, engine: ServedEngine) -> None:
         self.store, self.root, self.engine = store, root, engine
 
     def add_to(self, app: web.Application) -> None:

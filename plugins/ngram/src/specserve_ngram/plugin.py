@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from specserve.api import AdaptableModel, EngineConfig
-    from specserve_server.engine_client import EngineClient
+    from specserve_server.engine_client import ServedEngine
 
 
 @dataclass(slots=True, frozen=True)
@@ -62,7 +62,7 @@ class NgramPlugin:
         return NgramObserver(self.parts.index, self.parts.corpora)
 
     @hookimpl
-    def add_routes(self, app: web.Application, engine: EngineClient) -> None:
+    def add_routes(self, app: web.Application, engine: ServedEngine) -> None:
         from specserve_ngram.corpora.routes import CorpusRoutes  # aiohttp: not for `specserve generate`
 
         assert self.parts is not None

@@ -18,17 +18,16 @@ from specserve_server.app.middlewares.cors import cors_middleware
 from specserve_server.app.middlewares.ended_requests import ended_requests_middleware
 from specserve_server.app.middlewares.errors import errors_middleware
 from specserve_server.app.middlewares.loading import loading_middleware
-from specserve_server.app.middlewares.plugin_routes import note_plugin_route, plugin_routes_middleware
+from specserve_server.app.middlewares.plugin_routes import plugin_routes_middleware
 from specserve_server.app.middlewares.rate_limits import rate_limits_middleware
 from specserve_server.app.middlewares.records import records_middleware
 from specserve_server.app.root_path import with_prefix
 from specserve_server.chat.serving import chat_completions
 from specserve_server.completions.serving import completions
-from specserve_server.generation.templated_engine import templated
-from specserve_server.generation.time_limit import time_limited
+from specserve_server.engines.attached import AttachedEngine
+from specserve_server.engines.in_process import attach_in_process
 from specserve_server.load_progress import LoadProgress
 from specserve_server.messages.serving import count_tokens, create_message
-from specserve_server.openapi.plugin_operations import plugin_operations
 from specserve_server.openapi.serving import docs, openapi
 from specserve_server.operations.engine_operations import reset_prefix_cache
 from specserve_server.operations.info import get_model, health, load, models, plugins, version
@@ -41,7 +40,6 @@ from specserve_server.state.fingerprint import system_fingerprint
 from specserve_server.state.rate_limits import RateLimits
 from specserve_server.state.request_record import add_headers
 from specserve_server.state.server_state import STATE, ServerState
-from specserve_server.templates.model_template import read_model_template
 from specserve_server.tools.borrowing import borrow_form
 
 if TYPE_CHECKING:
@@ -50,10 +48,9 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Middleware
 
     from specserve_server.config import ServerConfig
-    from specserve_server.engine_client import EngineClient
-    from specserve_server.templates.model_template import ModelTemplate
+    from specserve_server.engine_client import LoadedEngine
 
-    EngineStarter = Callable[[], Awaitable[EngineClient]]
+    EngineStarter = Callable[[], Awaitable[LoadedEngine | AttachedEngine]]
 
 
 ROUTES = (
@@ -83,7 +80,7 @@ ROUTES = (
 
 
 def make_app(
-    engine: EngineClient | EngineStarter, config: ServerConfig, progress: LoadProgress | None = None
+    engine: LoadedEngine | AttachedEngine | EngineStarter, config: ServerConfig, progress: LoadProgress | None = None
 ) -> web.Application:
     """`engine` is loaded, or a coroutine function that loads one, and tells `progress` how far it is. The application
     stops it when it ends. Raises ConfigError where a file that the configuration names is wrong."""
@@ -104,13 +101,12 @@ def make_app(
 
     async def run_engine(app: web.Application) -> AsyncIterator[None]:
         state = app[STATE]
-        plugin_runners: list[web.AppRunner] = []
         if callable(engine):
-            state.loading = asyncio.create_task(load_engine(state, engine, plugin_runners))
+            state.loading = asyncio.create_task(load_engine(state, engine))
         else:
-            await attach_engine(state, engine, plugin_runners)
+            await attach(state, await attached(engine, config))
         yield
-        await stop_engine(state, plugin_runners)
+        await stop_engine(state)
 
     app.cleanup_ctx.append(run_engine)
     return app
@@ -125,46 +121,29 @@ def make_middlewares(config: ServerConfig) -> list[Middleware]:
     return [records_middleware, ended_requests_middleware, errors_middleware, *cors, *inner]
 
 
-async def load_engine(state: ServerState, start: EngineStarter, plugin_runners: list[web.AppRunner]) -> None:
-    await attach_engine(state, await start(), plugin_runners)
+async def load_engine(state: ServerState, start: EngineStarter) -> None:
+    await attach(state, await attached(await start(), state.config))
 
 
-async def attach_engine(state: ServerState, engine: EngineClient, plugin_runners: list[web.AppRunner]) -> None:
+async def attached(engine: LoadedEngine | AttachedEngine, config: ServerConfig) -> AttachedEngine:
+    return engine if isinstance(engine, AttachedEngine) else await attach_in_process(engine, config)
+
+
+async def attach(state: ServerState, engine: AttachedEngine) -> None:
     """The routes of plugins first, so that a server that reports ready has them."""
-    template = await read_template(engine, state.config)
-    served = time_limited(templated(engine, template), state.config.request_timeout)
-    app = web.Application(middlewares=[note_plugin_route])
-    app.on_response_prepare.append(add_headers)  # of streams that a plugin's handler begins
-    for _ in served.plugins.collect("add_routes", app=app, engine=served):
-        pass
-    build_struct_tables()  # of the bodies of plugins' routes
-    runner = web.AppRunner(app)
-    await runner.setup()
-    plugin_runners.append(runner)
-    assert runner.server is not None
-    state.plugin_operations = plugin_operations(app)
-    state.plugin_routes = runner.server.request_handler
-    state.fingerprint = system_fingerprint(served)
-    borrow_form(template, state.config.tool_form)
-    state.engine = served
+    client, state.plugin_routes = engine
+    state.fingerprint = system_fingerprint(await asyncio.to_thread(client.read_state))
+    borrow_form(client.template, state.config.tool_form)
+    state.engine = client
 
 
-async def read_template(engine: EngineClient, config: ServerConfig) -> ModelTemplate:
-    """In a thread. An engine whose template is wrong serves nothing: it is stopped."""
-    try:
-        return await asyncio.to_thread(read_model_template, engine.tokenizer.path, config.chat_template)
-    except BaseException:
-        await engine.stop()
-        raise
-
-
-async def stop_engine(state: ServerState, plugin_runners: list[web.AppRunner]) -> None:
+async def stop_engine(state: ServerState) -> None:
     if state.loading is not None:
         state.loading.cancel()
         # The coroutine that awaited the task has its error already.
         with suppress(asyncio.CancelledError, Exception):
             await state.loading
-    for runner in plugin_runners:
-        await runner.cleanup()
+    if state.plugin_routes is not None:
+        await state.plugin_routes.close()
     if state.engine is not None:
         await state.engine.stop()

@@ -62,7 +62,9 @@ def http_refusal(request: web.Request, error: web.HTTPException) -> HttpRefusal 
 
 def unknown_route(request: web.Request) -> str:
     state = state_of(request)
-    paths = {resource.canonical for resource in request.app.router.resources()} | state.plugin_operations.keys()
+    paths = {resource.canonical for resource in request.app.router.resources()}
+    if state.plugin_routes is not None:
+        paths.update(state.plugin_routes.paths)
     meant = nearest(without_prefix(request.path, state.config.root_path), paths)
     advice = f"did you mean {meant}?" if meant else "this server generates text."
     return f"{request.method} {shown_path(request)}: there is no such route; {advice} /openapi.json lists all routes."

@@ -25,7 +25,8 @@ from specserve_server.state.server_state import STATE, ServerState
 if TYPE_CHECKING:
     from specserve_server.app.application import EngineStarter
     from specserve_server.config import ServerConfig
-    from specserve_server.engine_client import EngineClient
+    from specserve_server.engine_client import EngineClient, LoadedEngine
+    from specserve_server.engines.attached import AttachedEngine
     from specserve_server.load_progress import LoadProgress
 
 
@@ -34,7 +35,7 @@ async def serve(start: EngineStarter, config: ServerConfig, progress: LoadProgre
     `start` is, for /health."""
     listens = asyncio.Event()
 
-    async def start_when_listening() -> EngineClient:
+    async def start_when_listening() -> LoadedEngine | AttachedEngine:
         await listens.wait()
         return await start()
 

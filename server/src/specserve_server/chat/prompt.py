@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from specserve_server.bodies.requests import Message
     from specserve_server.bodies.tools import Tool
-    from specserve_server.engine_client import ServedEngine
+    from specserve_server.engine_client import EngineClient
 
 
 class MessagesBody(TemplateBody, Protocol):
@@ -33,7 +33,7 @@ class MessagesBody(TemplateBody, Protocol):
     def add_special_tokens(self) -> bool | None: ...
 
 
-def encode_chat(engine: ServedEngine, body: MessagesBody, tools: Sequence[Tool]) -> list[int]:
+def encode_chat(engine: EngineClient, body: MessagesBody, tools: Sequence[Tool]) -> list[int]:
     """The prompt of a conversation. `tools`: those that the model may call. The template writes the special tokens
     itself."""
     if not body.messages:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from specserve_server.chat.tool_calling import ToolCalling
-    from specserve_server.engine_client import ServedEngine
+    from specserve_server.engine_client import EngineClient
     from specserve_server.generation.choices import Choice
 
 CHAT_NAMES = {"logprobs": "top_logprobs"}
@@ -37,7 +37,7 @@ async def chat_completions(request: web.Request) -> web.StreamResponse:
     return await serve_generation(request, ChatBody, prepare_request)
 
 
-def prepare_request(engine: ServedEngine, body: ChatBody, model: str, adapter: str) -> PreparedRequest:
+def prepare_request(engine: EngineClient, body: ChatBody, model: str, adapter: str) -> PreparedRequest:
     """Slow: renders the template, tokenizes and checks."""
     id = new_id("chatcmpl")
     choices, calling = prepare_choices(engine, body, id, adapter)
@@ -50,7 +50,7 @@ class PreparedChoices(NamedTuple):
     calling: ToolCalling
 
 
-def prepare_choices(engine: ServedEngine, body: ChatBody, id: str, adapter: str) -> PreparedChoices:
+def prepare_choices(engine: EngineClient, body: ChatBody, id: str, adapter: str) -> PreparedChoices:
     """What every API of messages has in common: they are translated to a `ChatBody`."""
     refuse_unsupported(body)
     tokenizer = engine.tokenizer

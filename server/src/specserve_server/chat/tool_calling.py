@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from specserve_server.bodies.requests import ChatBody
     from specserve_server.bodies.tools import Tool
     from specserve_server.chat.response import ChatFormatter
-    from specserve_server.engine_client import ServedEngine
+    from specserve_server.engine_client import EngineClient
     from specserve_server.generation.prepared_request import ResponseFormatter
     from specserve_server.templates.model_template import ModelTemplate
     from specserve_server.tools.form import ToolForm
@@ -47,7 +47,7 @@ class ToolCalling:
         return ToolFormatter(chat.tokenizer, chat.body, self.reading, self.is_named)
 
 
-def tool_calling(engine: ServedEngine, body: ChatBody) -> ToolCalling:
+def tool_calling(engine: EngineClient, body: ChatBody) -> ToolCalling:
     """Raises RequestError for tools that cannot be served."""
     tools, structure = offered_tools(body), structured_output(body)
     if not tools:

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import faulthandler
-import gc
-import sys
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from specserve.announcements import announce
+from specserve.host_cores import cores_with_time
 from specserve_server.app.json_lines import announce_in_json, convert_handlers_of_libraries, is_in_json
 from specserve_server.cli.flag_groups import FlagGroups
 from specserve_server.cli.flags import add_grouped_engine_flags
 from specserve_server.cli.progress import SECONDS_BETWEEN_LINES, shown_progress
 from specserve_server.commands.layers import load_configuration
 from specserve_server.commands.server_flags import add_server_flags
+from specserve_server.engines.load import announcements, load_engine, trace_crashes
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace, _SubParsersAction
-    from collections.abc import Iterator, Mapping
 
-    from specserve.config import EngineConfig
-    from specserve.engine.async_engine import AsyncEngine
-    from specserve_checks.json_types import JsonValue
+    from specserve_server.commands.layers import Configuration
+    from specserve_server.config import ServerConfig
+    from specserve_server.engine_client import LoadedEngine
+    from specserve_server.engines.attached import AttachedEngine
     from specserve_server.load_progress import LoadProgress
 
 
@@ -69,58 +65,36 @@ def run(args: Namespace) -> int:
     log_to_stderr(configuration.server.log_level, log_format)
     trace_crashes()
     progress = shown_progress(lines=log_format == "json")
-    return asyncio.run(serve(lambda: start_engine(configuration.engine, progress), configuration.server, progress))
+    return asyncio.run(serve(lambda: start_engine(configuration, progress), configuration.server, progress))
 
 
-def trace_crashes() -> None:
-    """Where native code ends the process (a segmentation fault, an abort), standard error gets a line `Fatal Python
-    error: ...` and the stack of every thread. PYTHONFAULTHANDLER or -X faulthandler, where set, did so already."""
-    if not faulthandler.is_enabled() and sys.__stderr__ is not None:
-        faulthandler.enable(sys.__stderr__)
-
-
-async def start_engine(config: EngineConfig, progress: LoadProgress) -> AsyncEngine:
+async def start_engine(configuration: Configuration, progress: LoadProgress) -> LoadedEngine | AttachedEngine:
     """Load it, then tell what was chosen."""
-    from specserve.engine.async_engine import AsyncEngine  # not for --help
-    from specserve_server.cli.draft_trace import trace_if_asked
-
     repeating = asyncio.create_task(repeat(progress))
+    engine: LoadedEngine | AttachedEngine
     try:
-        with left_out_by_the_garbage_collector():
-            engine = await AsyncEngine.start(config, on_progress=progress)
+        if has_engine_process(configuration.server):
+            from specserve_server.engine_process.start import start_engine_process
+
+            engine, lines = await start_engine_process(configuration.engine, configuration.server, progress)
+        else:
+            engine = loaded = await load_engine(configuration.engine, progress)
+            lines = tuple(announcements(loaded))
     finally:
         repeating.cancel()
-    trace_if_asked(engine.engine)
     if is_in_json():
         convert_handlers_of_libraries()  # of those that were imported meanwhile
-    for line in (f"loaded in {progress.seconds:.1f} s", *banner(engine.describe()), *engine.plugins.banner()):
+    for line in (f"loaded in {progress.seconds:.1f} s", *lines):
         announce(line)
     return engine
 
 
-@contextmanager
-def left_out_by_the_garbage_collector() -> Iterator[None]:
-    """What is loaded inside stays to the process's end: 200,000 objects, most of them torch's. Loading then takes less
-    time, and no later collection visits them, which would hold up all streams for a tenth of a second."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.collect()
-        gc.freeze()
-        gc.enable()
+def has_engine_process(config: ServerConfig) -> bool:
+    """On up to two cores the engine's own threads take both."""
+    return cores_with_time() > 2 if config.engine_process is None else config.engine_process
 
 
 async def repeat(progress: LoadProgress) -> None:
     while True:
         await asyncio.sleep(SECONDS_BETWEEN_LINES)
         progress.repeat()
-
-
-def banner(description: Mapping[str, JsonValue]) -> list[str]:
-    """One line for each choice; the full configuration is in /v1/plugins."""
-    return [f"{key} = {plain_text(value)}" for key, value in description.items() if key != "config"]
-
-
-def plain_text(value: JsonValue) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

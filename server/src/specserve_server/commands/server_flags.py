@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import BooleanOptionalAction
 from typing import TYPE_CHECKING, NamedTuple
 
 from specserve_server.cli.option_help import field_help
@@ -22,6 +23,8 @@ class Flag(NamedTuple):
     choices: tuple[str, ...] | None = None
     is_repeatable: bool = False
     is_switch: bool = False
+    has_opposite: bool = False
+    """A switch that may be given as --no-..., too: its default depends."""
 
 
 FLAGS = {
@@ -77,6 +80,13 @@ FLAGS = {
         Flag("log_format", "json: every line on standard error is an object", choices=LOG_FORMATS),
         Flag("access_log", "the form of a line for each request on standard error", choices=ACCESS_LOGS),
     ),
+    "engine": (
+        Flag(
+            "engine_process",
+            "run the engine in a process of its own, so that HTTP and JSON do not take its interpreter",
+            has_opposite=True,
+        ),
+    ),
     "model": (
         Flag(
             "served_model_name",
@@ -106,7 +116,9 @@ def add_flag(group: _ArgumentGroup, flag: Flag) -> None:
     """The value is None where it is not given."""
     name, has_choices = f"--{flag.field.replace('_', '-')}", flag.choices is not None
     help = field_help(ServerConfig, flag.field, flag.what, has_choices=has_choices)
-    if flag.is_switch:
+    if flag.has_opposite:
+        group.add_argument(name, action=BooleanOptionalAction, help=help)
+    elif flag.is_switch:
         group.add_argument(name, action="store_true", default=None, help=help)
     elif flag.is_repeatable:
         group.add_argument(name, action="append", metavar=flag.metavar, help=help)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from specserve_server.errors import TimeLimitError
 
@@ -12,18 +12,20 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from specserve.types import GenerateRequest, RequestOutput
-    from specserve_server.engine_client import ServedEngine
+    from specserve_server.engine_client import RunningEngine
+
+E = TypeVar("E", bound="RunningEngine")
 
 
-def time_limited(engine: ServedEngine, seconds: float | None) -> ServedEngine:
+def time_limited(engine: E, seconds: float | None) -> E:
     """None: the engine as it is."""
-    return engine if seconds is None else cast("ServedEngine", TimeLimitedEngine(engine, seconds))
+    return engine if seconds is None else cast("E", TimeLimitedEngine(engine, seconds))
 
 
 class TimeLimitedEngine:
     """All but `submit` is the engine's own."""
 
-    def __init__(self, engine: ServedEngine, seconds: float) -> None:
+    def __init__(self, engine: RunningEngine, seconds: float) -> None:
         self._engine, self._seconds = engine, seconds
         self._closing: set[asyncio.Task[None]] = set()
 

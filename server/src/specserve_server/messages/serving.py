@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from specserve_server.engine_client import ServedEngine
+    from specserve_server.engine_client import EngineClient
 
 
 async def create_message(request: web.Request) -> web.StreamResponse:
@@ -41,7 +41,7 @@ async def create_message(request: web.Request) -> web.StreamResponse:
         return await send_answer(request, engine, answer)
 
 
-def prepare_answer(engine: ServedEngine, body: MessagesBody, model: str, adapter: str) -> Answer:
+def prepare_answer(engine: EngineClient, body: MessagesBody, model: str, adapter: str) -> Answer:
     """Slow: renders the template, tokenizes and checks."""
     refuse_unsupported(body)
     if body.max_tokens is None:
@@ -61,7 +61,7 @@ async def count_tokens(request: web.Request) -> web.Response:
     return json_response(TokenCount(await asyncio.to_thread(count_prompt, engine, body)))
 
 
-def count_prompt(engine: ServedEngine, body: CountTokensBody) -> int:
+def count_prompt(engine: EngineClient, body: CountTokensBody) -> int:
     refuse_unsupported(body)
     tools = tools_of(body) or ()
     messages = placed_system_messages(engine.template, messages_of(body))

@@ -8,8 +8,6 @@ from importlib.resources import files
 
 from aiohttp import web
 
-from specserve_server.openapi.core_operations import CORE_OPERATIONS
-from specserve_server.openapi.document import openapi_document
 from specserve_server.state.server_state import state_of
 from specserve_server.wire.json_response import json_response
 
@@ -19,11 +17,9 @@ POLICY = "default-src 'none'; connect-src 'self'; style-src 'unsafe-inline'; scr
 
 
 async def openapi(request: web.Request) -> web.Response:
-    """Where paths of plugins are the same as the server's own, these are served."""
     state = state_of(request)
-    operations = {**state.plugin_operations, **CORE_OPERATIONS}
-    root_path, needs_key = state.config.root_path, state.keys.required
-    make = partial(openapi_document, operations, root_path=root_path, needs_key=needs_key)
+    assert state.plugin_routes is not None, "this route is served once the engine is loaded"
+    make = partial(state.plugin_routes.document, root_path=state.config.root_path, needs_key=state.keys.required)
     return json_response(await asyncio.to_thread(make))
 
 

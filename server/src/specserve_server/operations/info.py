@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET
@@ -16,6 +17,8 @@ from specserve_server.wire.json_response import json_response
 
 if TYPE_CHECKING:
     from aiohttp import web
+
+    from specserve_server.operations.answers import ModelCard
 
 
 async def health(request: web.Request) -> web.Response:
@@ -37,17 +40,21 @@ async def version(request: web.Request) -> web.Response:
 
 
 async def models(request: web.Request) -> web.Response:
-    return json_response(ModelList("list", list_models(loaded_engine(request), served_model_names(request))))
+    return json_response(ModelList("list", await model_cards(request)))
 
 
 async def get_model(request: web.Request) -> web.Response:
     name = request.match_info["name"]
-    for card in list_models(loaded_engine(request), served_model_names(request)):
+    for card in await model_cards(request):
         if card.id == name:
             return json_response(card)
     raise ModelNotFoundError(f"no model {shown(name)} is served; /v1/models lists them.", param="model")
 
 
+async def model_cards(request: web.Request) -> list[ModelCard]:
+    return await asyncio.to_thread(list_models, loaded_engine(request), served_model_names(request))
+
+
 async def plugins(request: web.Request) -> web.Response:
-    engine = loaded_engine(request)
-    return json_response(PluginList("list", engine.plugins.describe(), engine.describe()))
+    state = await asyncio.to_thread(loaded_engine(request).read_state)
+    return json_response(PluginList("list", state.plugins, state.description))

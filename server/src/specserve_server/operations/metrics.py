@@ -6,12 +6,14 @@ Reads plain metrics when it is scraped; counts nothing itself. No global registr
 
 from __future__ import annotations
 
+import asyncio
+import os
 import time
 from functools import partial
 from typing import TYPE_CHECKING, get_args
 
 from aiohttp import web
-from prometheus_client import GC_COLLECTOR, PLATFORM_COLLECTOR, PROCESS_COLLECTOR, CollectorRegistry
+from prometheus_client import GC_COLLECTOR, PLATFORM_COLLECTOR, PROCESS_COLLECTOR, CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, choose_encoder, generate_latest
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
@@ -28,20 +30,19 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric as MetricFamily
 
     from specserve.metrics import EngineMetrics
-    from specserve_server.engine_client import EngineClient
-    from specserve_server.state.group_metrics import GroupMetrics
-    from specserve_server.state.response_counts import ResponseCounts
+    from specserve_server.engine_answers import EngineState
+    from specserve_server.state.server_state import ServerState
 
 
 class EngineCollector(Collector):
-    """Turns the metrics of an engine into families at each scrape."""
+    """Turns what an engine and its server tell into families, once."""
 
-    def __init__(self, engine: EngineClient, groups: GroupMetrics, responses: ResponseCounts, model: str) -> None:
-        self.engine, self.groups, self.responses, self.make = engine, groups, responses, EngineFamilies(model)
+    def __init__(self, state: EngineState, max_model_len: int, server: ServerState, model: str) -> None:
+        self.state, self.max_model_len = state, max_model_len
+        self.groups, self.responses, self.make = server.groups, server.responses, EngineFamilies(model)
 
     def collect(self) -> Iterator[MetricFamily]:
-        metrics, make = self.engine.metrics, self.make
-        observer_metrics = list(self.engine.observer_metrics())  # first: its faults are counted below
+        metrics, make = self.state.metrics, self.make
         for name, (field, help) in GAUGES.items():
             yield make.gauge(name, help, getattr(metrics, field))
         for name, (field, help) in COUNTERS.items():
@@ -55,10 +56,10 @@ class EngineCollector(Collector):
         answers, labels = list(self.responses.counts.items()), Answered._fields
         yield make.counter("specserve_http_responses", "Answers by method, route and status", labels, answers)
         yield from self.infos()
-        yield from observer_families(observer_metrics)
+        yield from observer_families(self.state.observer_metrics)
 
     def of_requests(self, metrics: EngineMetrics) -> Iterator[MetricFamily]:
-        make, most = self.make, self.engine.max_model_len
+        make, most = self.make, self.max_model_len
         success = [((reason,), metrics.request_success[reason]) for reason in get_args(FinishReason)]
         yield make.counter("vllm:request_success", "Requests ended, by reason", ("finished_reason",), success)
         for name, (field, help) in TOKEN_HISTOGRAMS.items():
@@ -98,7 +99,7 @@ class EngineCollector(Collector):
 
     def infos(self) -> Iterator[MetricFamily]:
         """Gauges whose labels are what they tell."""
-        cache, use = self.engine.cache_info, self.engine.adapter_use()
+        cache, use = self.state.cache_info, self.state.adapter_use
         labels = {
             "block_size": str(cache.block_size),
             "num_gpu_blocks": str(cache.num_blocks),
@@ -118,10 +119,13 @@ class EngineCollector(Collector):
 async def metrics(request: web.Request) -> web.Response:
     """A registry per scrape costs microseconds and shares nothing between applications."""
     registry = CollectorRegistry(auto_describe=False)
-    engine, state = loaded_engine(request), state_of(request)
-    registry.register(EngineCollector(engine, state.groups, state.responses, served_model_names(request)[0]))
+    engine, names = loaded_engine(request), served_model_names(request)
+    state = await asyncio.to_thread(engine.read_state)
+    registry.register(EngineCollector(state, engine.max_model_len, state_of(request), names[0]))
     for of_process in (PROCESS_COLLECTOR, PLATFORM_COLLECTOR, GC_COLLECTOR):
         registry.register(of_process)
+    if state.process_id != os.getpid():
+        ProcessCollector("specserve_engine", lambda: state.process_id, registry=registry)
     encode, content_type = encoder_of(",".join(request.headers.getall("Accept", ())))
     return web.Response(body=encode(registry), headers={"Content-Type": content_type})
 

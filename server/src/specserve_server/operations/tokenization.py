@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from specserve_server.bodies.tools import Tool
-    from specserve_server.engine_client import ServedEngine
+    from specserve_server.engine_client import EngineClient
     from specserve_server.templates.model_template import ModelTemplate
 
 MESSAGES_FIELDS = (
@@ -45,13 +45,13 @@ async def tokenize(request: web.Request) -> web.Response:
         return json_response(await asyncio.to_thread(tokenize_response, engine, body))
 
 
-def tokenize_response(engine: ServedEngine, body: TokenizeBody) -> Tokens:
+def tokenize_response(engine: EngineClient, body: TokenizeBody) -> Tokens:
     ids = encode(engine, body)
     strings = token_names(engine.tokenizer, ids) if body.return_token_strs else None
     return Tokens(len(ids), engine.max_model_len, ids, strings)
 
 
-def encode(engine: ServedEngine, body: TokenizeBody) -> list[int]:
+def encode(engine: EngineClient, body: TokenizeBody) -> list[int]:
     if body.prompt is None and body.messages is None:
         raise RequestError("prompt or messages is required: a string, or a list of {role, content}.", param="prompt")
     if body.prompt is None:

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from specserve_server.bodies.requests import ChatBody, Message
     from specserve_server.bodies.responses import ResponsesBody
     from specserve_server.chat.serving import PreparedChoices
-    from specserve_server.engine_client import ServedEngine
+    from specserve_server.engine_client import EngineClient
 
 
 def prepare_fitting(
-    engine: ServedEngine, body: ResponsesBody, messages: Sequence[Message], id: str, adapter: str
+    engine: EngineClient, body: ResponsesBody, messages: Sequence[Message], id: str, adapter: str
 ) -> PreparedChoices:
     try:
         return prepare_choices(engine, chat_body_of(engine, body, messages), id, adapter)
@@ -46,7 +46,7 @@ def prepare_fitting(
     return found
 
 
-def chat_body_of(engine: ServedEngine, body: ResponsesBody, messages: Sequence[Message]) -> ChatBody:
+def chat_body_of(engine: EngineClient, body: ResponsesBody, messages: Sequence[Message]) -> ChatBody:
     chat_body = to_chat_body(body, messages)
     placed = placed_system_messages(engine.template, chat_body.messages or ())
     return msgspec.structs.replace(chat_body, messages=placed)

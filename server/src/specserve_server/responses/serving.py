@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from specserve_server.bodies.requests import Message
-    from specserve_server.engine_client import ServedEngine
+    from specserve_server.engine_client import EngineClient
 
     Keep = Callable[[Response, Sequence[Message]], None]
 
@@ -59,7 +59,7 @@ async def create_response(request: web.Request) -> web.StreamResponse:
 
 
 def prepare_answer(
-    engine: ServedEngine, body: ResponsesBody, model: str, adapter: str, *, history: Sequence[Message], keep: Keep
+    engine: EngineClient, body: ResponsesBody, model: str, adapter: str, *, history: Sequence[Message], keep: Keep
 ) -> Answer:
     """Slow: renders the template, tokenizes and checks."""
     refuse_unsupported(body)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from specserve_server.engine_client import EngineClient, ServedEngine
+    from specserve_server.engine_client import EngineClient
     from specserve_server.generation.answer_fields import AnswerFields
     from specserve_server.generation.choices import Choice, CompletionOutput
     from specserve_server.generation.prepared_request import PreparedRequest
@@ -50,7 +50,7 @@ P_co = TypeVar("P_co", covariant=True)
 class Prepare(Protocol[M_contra, P_co]):
     """From a body, the model's name and its adapter to a request; raises RequestError where the body is wrong."""
 
-    def __call__(self, engine: ServedEngine, body: M_contra, model: str, adapter: str, /) -> P_co: ...
+    def __call__(self, engine: EngineClient, body: M_contra, model: str, adapter: str, /) -> P_co: ...
 
 
 async def serve_generation(
@@ -65,7 +65,7 @@ async def serve_generation(
 
 @asynccontextmanager
 async def prepared_request(
-    request: web.Request, engine: ServedEngine, body: M, prepare: Prepare[M, P]
+    request: web.Request, engine: EngineClient, body: M, prepare: Prepare[M, P]
 ) -> AsyncIterator[P]:
     """Pin the body's model for the block, and prepare the request in a thread: it tokenizes."""
     async with pinned_model(engine, body.model, served_model_names(request)) as model:

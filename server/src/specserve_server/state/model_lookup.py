@@ -9,13 +9,10 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from specserve.errors import ModelNotFoundError
 from specserve.protocols import ResolvedModel
 from specserve_checks.type_words import shown
 from specserve_server.errors import GenerationError
-from specserve_server.state.resolved_models import check_resolved_model
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -57,27 +54,14 @@ def find_model(engine: EngineClient, name: str, names: tuple[str, ...]) -> Resol
     failed: list[str] = []
     bases = (f"{base}:" for base in dict.fromkeys((*names, engine.model_name)))
     for known in (name, *(name.removeprefix(base) for base in bases if name.startswith(base))):
-        model = ask_plugins(engine, known, failed) if known else None
+        if not known:
+            continue
+        model, failed_now = engine.resolve_model(known)
         if model is not None:
             return model
+        failed += failed_now
     if failed:
         raise GenerationError(
             f"model {shown(name)} could not be looked up: {' and '.join(failed)} failed; see the log."
         )
     raise ModelNotFoundError(f"no model {shown(name)} is served; /v1/models lists them.", param="model")
-
-
-def ask_plugins(engine: EngineClient, name: str, failed: list[str]) -> ResolvedModel | None:
-    """The first plugin's result; the pins of others are released. Plugins that raised are added to `failed`."""
-    results, failed_now = engine.plugins.try_collect("resolve_model", check_resolved_model, name=name)
-    failed += failed_now
-    model: ResolvedModel | None = None
-    for plugin, resolved in results:
-        release = None
-        if resolved.release is not None:
-            release = engine.plugins.guard(plugin, "release of a model", resolved.release)
-        if model is None:
-            model = msgspec.structs.replace(resolved, release=release)
-        elif release is not None:
-            release()
-    return model

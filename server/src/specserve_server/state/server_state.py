@@ -15,15 +15,11 @@ from specserve_server.state.response_counts import ResponseCounts
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Awaitable, Callable, Mapping
 
     from specserve_server.config import ServerConfig
-    from specserve_server.engine_client import ServedEngine, Status
-    from specserve_server.operation import Operation
+    from specserve_server.engine_client import EngineClient, PluginRoutes, Status
     from specserve_server.state.api_keys import ApiKeys
     from specserve_server.state.rate_limits import RateLimits
-
-    PluginRoutes = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 @dataclass(slots=True, eq=False)
@@ -33,12 +29,10 @@ class ServerState:
     config: ServerConfig
     keys: ApiKeys
     limits: RateLimits
-    engine: ServedEngine | None = None
+    engine: EngineClient | None = None
     loading: asyncio.Task[None] | None = None
     plugin_routes: PluginRoutes | None = None
-    """Serves the routes that plugins add; None until the engine is loaded."""
-    plugin_operations: Mapping[str, Mapping[str, Operation]] = field(default_factory=dict)
-    """What these routes take and answer, by path and method."""
+    """None until the engine is loaded."""
     fingerprint: str = ""
     """Of the loaded engine."""
     progress: LoadProgress = field(default_factory=LoadProgress)
@@ -70,7 +64,7 @@ def state_of(request: web.Request) -> ServerState:
     return request.app[STATE]
 
 
-def ready_engine(request: web.Request) -> ServedEngine:
+def ready_engine(request: web.Request) -> EngineClient:
     """The engine, if it accepts requests now."""
     state = state_of(request)
     engine = loaded_engine(request)
@@ -81,7 +75,7 @@ def ready_engine(request: web.Request) -> ServedEngine:
     return engine
 
 
-def loaded_engine(request: web.Request) -> ServedEngine:
+def loaded_engine(request: web.Request) -> EngineClient:
     """The engine, if it is loaded; it may be draining or dead."""
     state = state_of(request)
     if state.engine is None:

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from specserve_server.app.root_path import without_prefix
-from specserve_server.state.request_record import RECORD
-from specserve_server.state.response_counts import pattern_of
 from specserve_server.state.server_state import state_of
 
 if TYPE_CHECKING:
@@ -27,11 +25,4 @@ async def plugin_routes_middleware(request: web.Request, handler: Handler) -> we
             raise
     path = without_prefix(request.rel_url.raw_path, state.config.root_path)
     url = request.rel_url.with_path(path, encoded=True, keep_query=True)
-    return await state.plugin_routes(request.clone(rel_url=url))
-
-
-@web.middleware
-async def note_plugin_route(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """In the plugins' application: for the counts of answers."""
-    request[RECORD].plugin_route = pattern_of(request)
-    return await handler(request)
+    return await state.plugin_routes.handle(request.clone(rel_url=url))

@@ -8,18 +8,18 @@ import msgspec
 
 if TYPE_CHECKING:
     from specserve_checks.json_types import JsonValue
-    from specserve_server.engine_client import EngineClient, ServedEngine
+    from specserve_server.engine_client import LoadedEngine, ServedEngine
     from specserve_server.templates.model_template import ModelTemplate
 
 
-def templated(engine: EngineClient, template: ModelTemplate) -> ServedEngine:
+def templated(engine: LoadedEngine, template: ModelTemplate) -> ServedEngine:
     return cast("ServedEngine", TemplatedEngine(engine, template))
 
 
 class TemplatedEngine:
     """All but `template` and `describe` is the engine's own."""
 
-    def __init__(self, engine: EngineClient, template: ModelTemplate) -> None:
+    def __init__(self, engine: LoadedEngine, template: ModelTemplate) -> None:
         self._engine, self.template = engine, template
 
     def __getattr__(self, name: str) -> object:

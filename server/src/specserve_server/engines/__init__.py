@@ -1,0 +1,1 @@
+"""Engines as the routes are given them: in this process, or in one of its own."""
