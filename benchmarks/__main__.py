@@ -21,6 +21,7 @@ CASES = {
     "overhead": "CPU time of an engine step around a stub model",
     "single": "one request against transformers' generate: throughput, TTFT, TPOT",
     "batch": "throughput of 32 concurrent requests against one",
+    "flood": "time between tokens while a client floods the server with long prompts, with one process and with two",
     "http": "throughput of 32 streaming HTTP clients against the engine alone",
     "limits": "time between tokens of 8 streams beside idle connections, slow readers and a flood",
     "latency": "TTFT, and inter-token latency while a long prompt joins",

@@ -13,6 +13,7 @@ from faulty import Misbehaving, in_process
 from parts import NoAdapters, Quiet, State
 from prometheus_client.parser import text_string_to_metric_families
 
+from both_forms import FORMS, in_form
 from specserve.config import EngineConfig
 from specserve.engine.async_engine import AsyncEngine
 from specserve.protocols import LogitsProcessor, ResolvedModel
@@ -67,10 +68,13 @@ def fail_list():
 
 
 @asynccontextmanager
-async def serving(model, extra):
+async def serving(model, extra, form="direct"):
     config = EngineConfig(model=str(model), **DEFAULTS | {"max_num_seqs": 32}, allow_undeclared=True)
     engine = await AsyncEngine.start(config, extra=extra)
-    async with TestClient(TestServer(make_app(engine, ServerConfig()))) as client:
+    async with (
+        in_form(form, engine, ServerConfig()) as attached,
+        TestClient(TestServer(make_app(attached, ServerConfig()))) as client,
+    ):
         yield client
 
 
@@ -97,8 +101,9 @@ def answers(toy_model):
     return asyncio.run(plain())
 
 
-async def test_64_answers_are_those_without_the_plugin_and_each_culprit_is_named(toy_model, answers):
-    async with serving(toy_model, faulty_in_everything()) as client:
+@pytest.mark.parametrize("form", FORMS)
+async def test_64_answers_are_those_without_the_plugin_and_each_culprit_is_named(toy_model, answers, form):
+    async with serving(toy_model, faulty_in_everything(), form) as client:
         marked = {"prompt": [5, MARK]}
         culprits = [ask(client, i, **marked) for i in range(3)] + [ask(client, 3, model="tuned")]
         several = await asyncio.gather(*(ask(client, i) for i in range(64)), *culprits)
@@ -118,7 +123,8 @@ async def test_64_answers_are_those_without_the_plugin_and_each_culprit_is_named
     assert found["specserve_plugin_part_disabled", "faulty", "observer", None] == 1
 
 
-async def test_a_stream_whose_processor_fails_ends_with_an_error_event(toy_model):
+@pytest.mark.parametrize("form", FORMS)
+async def test_a_stream_whose_processor_fails_ends_with_an_error_event(toy_model, form):
     has_begun = threading.Event()
 
     class Later(State):
@@ -135,7 +141,7 @@ async def test_a_stream_whose_processor_fails_ends_with_an_error_event(toy_model
             return Later()
 
     extra = in_process("faulty", logits_processors=lambda: [Starting()])
-    async with serving(toy_model, extra) as client:
+    async with serving(toy_model, extra, form) as client:
         body = {"prompt": [1, 2], "max_tokens": 20, "logprobs": 1, "stream": True, "temperature": 0, "ignore_eos": True}
         response = await client.post("/v1/completions", json=body)
         text = (await response.content.readuntil(b"\n\n")).decode()

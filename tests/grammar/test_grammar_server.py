@@ -14,6 +14,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from grammar_cases import PERSON
 from jsonschema import Draft202012Validator
 
+from both_forms import FORMS, in_form
 from specserve.config import EngineConfig
 from specserve.engine.async_engine import AsyncEngine
 from specserve.errors import RequestError
@@ -34,13 +35,17 @@ REGEX = "[a-f]{3}-[0-9]{4}"
 TAG = {"triggers": ["<"], "structures": [{"begin": "<n>", "schema": {"type": "integer"}, "end": "</n>"}]}
 
 
-@pytest.fixture
-async def client(demo_model):
+@pytest.fixture(params=FORMS)
+async def client(demo_model, request):
     config = EngineConfig(
         model=str(demo_model), plugins=("grammar", "ngram"), default_plugins=True, threads=1, kv_memory="64M"
     )
     engine = await AsyncEngine.start(config)
-    async with TestClient(TestServer(make_app(engine, ServerConfig(served_model_name="demo")))) as client:
+    server = ServerConfig(served_model_name="demo")
+    async with (
+        in_form(request.param, engine, server) as attached,
+        TestClient(TestServer(make_app(attached, server))) as client,
+    ):
         yield client
 
 

@@ -14,6 +14,7 @@ from grammar_cases import grammar_engine, wanted
 from schema_suite import CASES
 from test_tools import TEMPLATES
 
+from both_forms import FORMS, in_form
 from specserve.config import EngineConfig
 from specserve.engine.async_engine import AsyncEngine
 from specserve.errors import ConfigError, RequestError
@@ -157,8 +158,8 @@ def calling_model(tmp_path_factory):
     return model
 
 
-@pytest.fixture
-async def client(calling_model):
+@pytest.fixture(params=FORMS)
+async def client(calling_model, request):
     config = EngineConfig(
         model=str(calling_model),
         plugins=("grammar", "ngram"),
@@ -168,7 +169,11 @@ async def client(calling_model):
         kv_memory="64M",
     )
     engine = await AsyncEngine.start(config)
-    async with TestClient(TestServer(make_app(engine, ServerConfig(served_model_name="toy")))) as client:
+    server = ServerConfig(served_model_name="toy")
+    async with (
+        in_form(request.param, engine, server) as attached,
+        TestClient(TestServer(make_app(attached, server))) as client,
+    ):
         yield client
 
 

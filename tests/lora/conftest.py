@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from lora_client import Client
 from toy_adapters import lora_of, lora_options, write_adapter, write_adapters
 
+from both_forms import FORMS, in_form
 from specserve.config import EngineConfig
 from specserve.engine.async_engine import AsyncEngine
 from specserve_server.app.application import make_app
@@ -37,23 +39,30 @@ def root(toy_model: Path, tmp_path: Path) -> Path:
     return tmp_path / "root"
 
 
+@pytest.fixture(params=FORMS)
+def engine_form(request: pytest.FixtureRequest) -> str:
+    """How the server has its engine."""
+    form: str = request.param
+    return form
+
+
 @pytest.fixture
-async def connect(toy_model: Path, adapters: dict[str, Path]) -> AsyncIterator[Callable[..., Awaitable[Client]]]:
+async def connect(
+    toy_model: Path, adapters: dict[str, Path], engine_form: str
+) -> AsyncIterator[Callable[..., Awaitable[Client]]]:
     """`client = await connect(root=..., max_loaded=...)`: a server with adapter a1."""
-    clients: list[Any] = []
+    async with AsyncExitStack() as stack:
 
-    async def connect(**settings: Any) -> Client:
-        tables = lora_options({"a1": adapters["a1"]}, **settings)
-        config = EngineConfig(model=str(toy_model), plugins=("lora",), plugin_options=tables, **DEFAULTS)
-        engine = await AsyncEngine.start(config)
-        http: Any = TestClient(TestServer(make_app(engine, ServerConfig(served_model_name="toy"))))
-        await http.start_server()
-        clients.append(http)
-        return Client(http, lora_of(engine.engine))
+        async def connect(**settings: Any) -> Client:
+            tables = lora_options({"a1": adapters["a1"]}, **settings)
+            config = EngineConfig(model=str(toy_model), plugins=("lora",), plugin_options=tables, **DEFAULTS)
+            server = ServerConfig(served_model_name="toy")
+            engine = await AsyncEngine.start(config)
+            attached = await stack.enter_async_context(in_form(engine_form, engine, server))
+            http: Any = await stack.enter_async_context(TestClient(TestServer(make_app(attached, server))))
+            return Client(http, lora_of(engine.engine))
 
-    yield connect
-    for client in clients:
-        await client.close()
+        yield connect
 
 
 @pytest.fixture

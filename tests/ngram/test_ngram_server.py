@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
+from both_forms import FORMS, in_form
 from specserve.config import EngineConfig
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.engine.async_engine import AsyncEngine
@@ -37,15 +38,18 @@ class Everything:
         return FixedWidthPlanner(32)
 
 
-@pytest.fixture
-async def client(toy_model: Path, tmp_path: Path) -> AsyncIterator[Any]:
+@pytest.fixture(params=FORMS)
+async def client(toy_model: Path, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Any]:
     (tmp_path / "handbook.jsonl").write_text('"first things first"\n')
     options = {"ngram": {"corpus_root": str(tmp_path)}}
     config = EngineConfig(model=str(toy_model), plugins=("ngram",), plugin_options=options, **DEFAULTS)
     declaration = PluginDeclaration(name="everything", provides={"planner.adaptive": "a test's planner"})
     extra = {"everything": InProcessPlugin(Everything(), declaration)}
-    app = make_app(await AsyncEngine.start(config, extra=extra), ServerConfig())
-    async with TestClient(TestServer(app)) as client:
+    engine = await AsyncEngine.start(config, extra=extra)
+    async with (
+        in_form(request.param, engine, ServerConfig()) as attached,
+        TestClient(TestServer(make_app(attached, ServerConfig()))) as client,
+    ):
         yield client
 
 

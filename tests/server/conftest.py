@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
-from both_forms import over_a_socket
 from fake_engine import FakeEngine
 
+from both_forms import in_form
 from specserve.text.tokenizer import HfTokenizer
 from specserve_server.app.application import make_app
 from specserve_server.config import ServerConfig
@@ -73,8 +73,8 @@ async def connect(engine_form: str) -> AsyncIterator[Callable[..., Awaitable[Any
 
         async def connect(engine: Any, **options: Any) -> Any:
             config = ServerConfig(**options)
-            if engine_form == "socket" and not callable(engine):
-                engine = await stack.enter_async_context(over_a_socket(engine, config))
+            if not callable(engine):
+                engine = await stack.enter_async_context(in_form(engine_form, engine, config))
             client: Any = TestClient(TestServer(make_app(engine, config)))
             await client.start_server()
             stack.push_async_callback(client.close)

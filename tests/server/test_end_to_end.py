@@ -16,6 +16,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client.parser import text_string_to_metric_families
 from response_checks import without_speculation
 
+from both_forms import FORMS, in_form
 from specserve.config import EngineConfig
 from specserve.engine.async_engine import AsyncEngine
 from specserve.errors import ConfigError
@@ -64,11 +65,14 @@ class WireDrafter(NoisyDrafter):
 
 
 @asynccontextmanager
-async def serving(model: Path, make: Callable[[], Drafter] | None = None) -> AsyncIterator[Any]:
+async def serving(model: Path, make: Callable[[], Drafter] | None = None, form: str = "direct") -> AsyncIterator[Any]:
     """A client of a server with this drafter, or with none."""
     extra = {} if make is None else {"drafter": drafter_plugin(make, FixedWidthPlanner(8))}
     engine = await AsyncEngine.start(EngineConfig(model=str(model), **DEFAULTS), extra=extra)
-    async with TestClient(TestServer(make_app(engine, ServerConfig()))) as client:
+    async with (
+        in_form(form, engine, ServerConfig()) as attached,
+        TestClient(TestServer(make_app(attached, ServerConfig()))) as client,
+    ):
         yield client
 
 
@@ -112,15 +116,17 @@ async def plain(toy_model: Path) -> dict[str, dict[str, Any]]:
         return {name: await complete(client, **body_of(name)) for name in REQUESTS}
 
 
-@pytest.fixture
-async def client(toy_model: Path, plain: dict[str, dict[str, Any]]) -> AsyncIterator[Any]:
+@pytest.fixture(params=FORMS)
+async def client(
+    toy_model: Path, plain: dict[str, dict[str, Any]], request: pytest.FixtureRequest
+) -> AsyncIterator[Any]:
     """Of a server with the noisy drafter, which knows these answers."""
     known = {
         (tuple(choice["prompt_token_ids"]), str(choice["index"])): choice["token_ids"]
         for response in plain.values()
         for choice in response["choices"]
     }
-    async with serving(toy_model, lambda: WireDrafter(known)) as client:
+    async with serving(toy_model, lambda: WireDrafter(known), request.param) as client:
         yield client
 
 

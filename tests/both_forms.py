@@ -23,6 +23,19 @@ if TYPE_CHECKING:
     from specserve_server.engines.attached import AttachedEngine
 
 
+FORMS = ("direct", "socket")
+
+
+@asynccontextmanager
+async def in_form(form: str, engine: Any, config: ServerConfig) -> AsyncIterator[Any]:
+    """What `make_app` is given."""
+    if form == "direct":
+        yield engine
+        return
+    async with over_a_socket(engine, config) as attached:
+        yield attached
+
+
 class ThisProcess:
     """In place of an engine's process: it ends with its host."""
 
