@@ -42,6 +42,7 @@ CASES = {
     "tiles": "on a CUDA device: the linear kernel by tile against cuBLAS, and whether bits depend on the tile",
     "cudahost": "launches and host time of a CUDA step, without a device",
     "index": "cost of the n-gram index by its size; no model",
+    "routing": "routing policies over simulated replicas: prefix hits and waiting times",
     "replay": "acceptance length of n-gram drafters on recorded texts; no model (downloads packages)",
 }
 ON_CUDA = ("gpu", "tiles")
@@ -52,6 +53,7 @@ FLAGS = {
     "kernels": "[--model demo|half-billion|DIR]",
     "weights": "[--model demo|half-billion|DIR] [--counts N...] [--kinds KIND...] [--rounds N]",
     "growth": "[--contexts N...] [--counts N...] [--plot FILE]",
+    "routing": "[--sizes N...] [--plot FILE]",
     "replay": "[--budgets N...] [--drafters NAME...] [--kinds KIND...] [--traces DIR]",
     "peers": "[--model demo|half-billion|DIR] [--weights auto|int8] [--activations auto|int8] [--counts N...] "
     "[--against PEER...]",
