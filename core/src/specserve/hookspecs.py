@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         AnswerCheck,
         AttentionFactory,
         AttentionNeeds,
+        CacheObserver,
         Drafter,
         DraftPlanner,
         GraphShape,
@@ -150,6 +151,11 @@ def make_recorder(config: EngineConfig, options: PluginOptions, device: str) -> 
 @hookspec
 def make_observer(config: EngineConfig, options: PluginOptions) -> Observer | OutputObserver | None:
     """An observer of the committed steps, or None."""
+
+
+@hookspec
+def make_cache_observer(config: EngineConfig, options: PluginOptions) -> CacheObserver | None:
+    """An observer of the prefix cache, which is told the blocks that it knows, or None."""
 
 
 @hookspec

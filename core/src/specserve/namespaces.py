@@ -30,5 +30,11 @@ def is_adapter_id(adapter: str) -> bool:
     return NUL not in adapter
 
 
+def salt_of(namespace: str) -> str | None:
+    """None where there is none; an empty salt is one."""
+    _, nul, salt = namespace.partition(NUL)
+    return salt if nul else None
+
+
 def namespace_of(adapter: str, cache_salt: str | None) -> str:
     return adapter if cache_salt is None else f"{adapter}{NUL}{cache_salt}"

@@ -18,7 +18,7 @@ from specserve.errors import (
 )
 from specserve.faults import FAULTS, BadAnswerError, RequestFault, reason_of
 from specserve.hookspecs import PluginOptions, hookimpl
-from specserve.namespaces import adapter_id
+from specserve.namespaces import adapter_id, adapter_name
 from specserve.protocols import *
 from specserve.types import (
     Draft,
@@ -76,6 +76,7 @@ __all__ = [
     "TokenLogprobs",
     "Verdict",
     "adapter_id",
+    "adapter_name",
     "hookimpl",
     "parse_bytes",
     "reason_of",

@@ -12,6 +12,7 @@ import torch
 
 from specserve.batch.builder import BatchBuilder
 from specserve.engine.admission import EngineLimits
+from specserve.engine.cache_journal import make_journal
 from specserve.engine.components import Components, load_components
 from specserve.engine.connect_drafters import DraftTarget, connect_drafters
 from specserve.engine.description import describe
@@ -20,6 +21,7 @@ from specserve.engine.lack_of_memory import lack_of_memory_told
 from specserve.engine.make_drafting import choose_planner, make_drafting
 from specserve.engine.make_runner import make_runner
 from specserve.engine.roles import (
+    make_cache_observers,
     make_lora_planner,
     make_observers,
     make_processors,
@@ -84,8 +86,10 @@ def make_parts(c: Components) -> EngineParts:
     connect_drafters(config, c.layered, DraftTarget(cache, planner, runner))
     verifier = make_verifier(config, host, tokenizer.eos_token_ids, c.kernels.sampler)
     processors = make_processors(config, host, tokenizer.eos_token_ids)
+    journal = make_journal(config.block_size, make_cache_observers(config, host))
+    pool = BlockPool(cache.num_blocks, journal.removed)
     return EngineParts(
-        scheduler=Scheduler(config, BlockPool(cache.num_blocks), planner, metrics, arithmetic_of(c)),
+        scheduler=Scheduler(config, pool, planner, metrics, arithmetic_of(c), journal),
         builder=builder,
         runner=runner,
         verifier=verifier.verifier,
@@ -99,6 +103,7 @@ def make_parts(c: Components) -> EngineParts:
         limits=limits_of(c, processors, serves_adapters=lora.max_adapters is not None),
         max_waiting=config.max_waiting,
         max_adapters=lora.max_adapters,
+        cache_journal=journal,
         draw_seed=random_seed if config.seed is None else partial(arrival_seed, config.seed),
         checks=request_checks(host),
         blame=Blame([*step_roles(c.kernels, c.attention, verifier, lora), *host.roles()], host.packages()),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from specserve.batch.admitted import assign, finalize
 from specserve.batch.request import Request
 from specserve.engine.admission import EngineLimits, check_request, queue_full
+from specserve.engine.cache_journal import NO_JOURNAL
 from specserve.engine.commit import Committer
 from specserve.engine.isolation import Computed, StepIsolation
 from specserve.engine.queue_wait import QueueWait
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from specserve.batch.builder import BatchBuilder
     from specserve.batch.span import ScheduledSpan
+    from specserve.engine.cache_journal import NoJournal
     from specserve.engine.drafting import Drafting, NoDraft
     from specserve.engine.scheduler import Scheduler
     from specserve.errors import QueueFullError
@@ -63,6 +65,7 @@ class EngineParts(NamedTuple):
     """Raises when the device is lost."""
     max_adapters: int | None = None
     """None: no plugin serves adapters. Otherwise as in `AdapterUse`."""
+    cache_journal: NoJournal = NO_JOURNAL
 
     @property
     def observers(self) -> list[Observer | OutputObserver]:
@@ -147,6 +150,7 @@ class Engine:
     def reset_prefix_cache(self) -> None:
         """Forget every cached prefix that no running request uses. Between steps only."""
         self.scheduler.prefix_cache.reset()
+        self.parts.cache_journal.deliver()
 
     def forget(self, request: Request) -> None:
         del self.requests[request.id]
@@ -172,6 +176,7 @@ class Engine:
                 outputs.append(self.fail(result))
             else:
                 outputs += self.finish(result, scheduling)
+        self.parts.cache_journal.deliver()
         return outputs
 
     def compute(self, spans: Sequence[ScheduledSpan]) -> Computed:

@@ -13,6 +13,7 @@ from specserve.kv.blocks import chain_hash, mixed_hash, root_hash
 
 if TYPE_CHECKING:
     from specserve.batch.request import Request
+    from specserve.engine.cache_journal import NoJournal
     from specserve.kv.blocks import BlockPool
     from specserve.protocols import Arithmetic
 
@@ -20,8 +21,11 @@ if TYPE_CHECKING:
 class PrefixCache:
     """Matches nothing and publishes nothing unless `enabled`."""
 
-    def __init__(self, pool: BlockPool, block_size: int, arithmetic: Arithmetic, *, enabled: bool) -> None:
+    def __init__(
+        self, pool: BlockPool, block_size: int, arithmetic: Arithmetic, journal: NoJournal, *, enabled: bool
+    ) -> None:
         self.pool, self.block_size, self.arithmetic, self.enabled = pool, block_size, arithmetic, enabled
+        self.journal = journal
 
     def match(self, request: Request) -> list[int]:
         """Known blocks that hold the request's first tokens; never its last token, whose logits must be computed."""
@@ -38,12 +42,15 @@ class PrefixCache:
         full = request.computed // self.block_size
         self.extend_hashes(request, full)
         for i in range(request.num_published, full):
-            self.pool.publish(request.blocks[i], request.hashes[i])
+            if self.pool.publish(request.blocks[i], request.hashes[i]):
+                self.journal.stored(request, i)
         assign(request, "num_published", full)
 
     def reset(self) -> None:
         """Forget all blocks that no running request holds."""
         self.pool.drop_idle()
+        if not self.pool.by_hash:
+            self.journal.cleared()
 
     def extend_hashes(self, request: Request, count: int) -> None:
         """Hash the request's blocks up to the first `count`."""

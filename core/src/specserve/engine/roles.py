@@ -12,6 +12,7 @@ from specserve.batch.builder import no_lora
 from specserve.engine.verifier import DrafterInvariantVerifier
 from specserve.errors import ConfigError, PluginError
 from specserve.faults import FAULTS, full_summary
+from specserve.guards.cache_observer import GuardedCacheObserver
 from specserve.guards.lora_planner import GuardedLoraPlanner
 from specserve.guards.metric_checks import check_metric
 from specserve.guards.observer import GuardedObserver
@@ -24,6 +25,7 @@ from specserve.plugins.blame import CORE, Role
 from specserve.plugins.interface_checks import as_list, check_extends, check_members, check_type
 from specserve.plugins.loaded_plugin import BUILTIN
 from specserve.protocols import (
+    CacheObserver,
     DraftComposer,
     Drafter,
     DrafterNeeds,
@@ -184,6 +186,14 @@ def make_observers(config: EngineConfig, host: PluginHost) -> list[GuardedObserv
                 f"See specserve.api.Metric, or remove --plugin {owner}."
             ) from error
         observers.append(GuardedObserver(owner, observer, host.faults))
+    return observers
+
+
+def make_cache_observers(config: EngineConfig, host: PluginHost) -> list[GuardedCacheObserver]:
+    observers = []
+    for owner, observer in host.collect("make_cache_observer", config=config):
+        check_extends(owner, gave("make_cache_observer", observer), observer, CacheObserver)
+        observers.append(GuardedCacheObserver(owner, observer, host.faults))
     return observers
 
 

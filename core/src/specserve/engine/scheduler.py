@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from specserve.batch.admitted import OwnedList, assign
 from specserve.batch.drafts import first
 from specserve.batch.span import ScheduledSpan
+from specserve.engine.cache_journal import NO_JOURNAL
 from specserve.engine.prefix_cache import PrefixCache
 from specserve.kv.slots import num_blocks_for
 from specserve.sampling.sampler import is_greedy
@@ -22,6 +23,7 @@ from specserve.sampling.sampler import is_greedy
 if TYPE_CHECKING:
     from specserve.batch.request import Request
     from specserve.config import EngineConfig
+    from specserve.engine.cache_journal import NoJournal
     from specserve.kv.blocks import BlockPool
     from specserve.metrics import EngineMetrics
     from specserve.protocols import Arithmetic, DraftPlanner
@@ -42,13 +44,14 @@ class Scheduler:
         planner: DraftPlanner,
         metrics: EngineMetrics,
         arithmetic: Arithmetic,
+        journal: NoJournal = NO_JOURNAL,
     ) -> None:
         self.pool, self.planner, self.metrics = pool, planner, metrics
         self.block_size = config.block_size
         self.max_num_seqs, self.token_budget = config.max_num_seqs, config.max_num_batched_tokens
         self.min_chunk = 0 if config.chunked_prefill else UNBOUNDED
         """A prompt chunk of up to this many tokens may exceed the budget."""
-        self.prefix_cache = PrefixCache(pool, config.block_size, arithmetic, enabled=config.prefix_cache)
+        self.prefix_cache = PrefixCache(pool, config.block_size, arithmetic, journal, enabled=config.prefix_cache)
         self.waiting: list[Request] = []
         self.running: list[Request] = []
 

@@ -12,7 +12,7 @@ from array import array
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 
 def chain_hash(parent: bytes, tokens: Sequence[int]) -> bytes:
@@ -33,8 +33,9 @@ def mixed_hash(parent: bytes, offset: int, arithmetic: str) -> bytes:
 class BlockPool:
     """Allocates, shares, caches and frees `num_blocks` blocks."""
 
-    def __init__(self, num_blocks: int) -> None:
-        self.num_blocks = num_blocks
+    def __init__(self, num_blocks: int, forgotten: Callable[[bytes], object] = bool) -> None:
+        """`forgotten` is told the hash of each block whose content is not known any more."""
+        self.num_blocks, self.forgotten = num_blocks, forgotten
         self.free = list(range(num_blocks - 1, -1, -1))
         self.holders = [0] * num_blocks
         self.idle: dict[int, None] = {}
@@ -67,7 +68,9 @@ class BlockPool:
     def evict(self) -> int:
         block = next(iter(self.idle))
         del self.idle[block]
-        del self.by_hash[self.hash_of.pop(block)]
+        h = self.hash_of.pop(block)
+        del self.by_hash[h]
+        self.forgotten(h)
         return block
 
     def drop_idle(self) -> None:
@@ -103,12 +106,15 @@ class BlockPool:
                 else:
                     self.free.append(block)
 
-    def publish(self, block: int, h: bytes) -> None:
-        """The held block's content is final and known by `h`. A second block of the same content stays anonymous."""
+    def publish(self, block: int, h: bytes) -> bool:
+        """The held block's content is final and known by `h`. A second block of the same content stays anonymous.
+        Whether `h` was not known before."""
         assert self.holders[block] > 0
-        if h not in self.by_hash and block not in self.hash_of:
-            self.by_hash[h] = block
-            self.hash_of[block] = h
+        if h in self.by_hash or block in self.hash_of:
+            return False
+        self.by_hash[h] = block
+        self.hash_of[block] = h
+        return True
 
     def check_integrity(self, held: Iterable[Sequence[int]]) -> None:
         """free + held + idle = total, holders are those of `held` (one list per request), hashes are one to one."""

@@ -52,6 +52,7 @@ PLUGIN_FEATURES = {
     "verifier.lossy": "replaces the verifier and may change which tokens come out",
     "logits.processor": "changes logits before a token is chosen",
     "observer.metrics": "learns from or counts what was committed, and changes nothing",
+    "observer.cache": "is told which blocks the prefix cache knows, and changes nothing",
     "server.routes": "adds routes to the HTTP server",
 }
 """What other plugins provide. Where two plugins provide these, one of them must declare the other's compatible."""

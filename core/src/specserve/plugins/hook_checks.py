@@ -36,6 +36,7 @@ HOOK_FEATURES = {
     "make_verifier": ("verifier.lossless", "verifier.lossy"),
     "logits_processors": ("logits.processor",),
     "make_observer": ("observer.metrics",),
+    "make_cache_observer": ("observer.cache",),
     "add_routes": ("server.routes",),
 }
 """The features of which a plugin should declare one, by its hook. Not attention backends: kernels may include them."""

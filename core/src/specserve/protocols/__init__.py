@@ -33,6 +33,7 @@ from specserve.protocols.graphs import AdapterLimits, Cut, GraphAdapters, GraphS
 from specserve.protocols.lowrank import AdapterWeights, LoraPlanner, LowRankPart
 from specserve.protocols.model import AdaptableModel, AdaptableProjection, Delta, ForwardPass, KernelSet
 from specserve.protocols.planner import CostTable, DraftComposer, DraftPlanner, PlanningRuntime
+from specserve.protocols.prefix_cache import BlocksRemoved, BlocksStored, CacheChange, CacheCleared, CacheObserver
 from specserve.protocols.quantised import QuantisedWeight
 from specserve.protocols.sampling import (
     DraftToken,
@@ -66,6 +67,11 @@ __all__ = [
     "AttentionFactory",
     "AttentionNeeds",
     "AttentionSpec",
+    "BlocksRemoved",
+    "BlocksStored",
+    "CacheChange",
+    "CacheCleared",
+    "CacheObserver",
     "CostTable",
     "Cut",
     "Delta",
