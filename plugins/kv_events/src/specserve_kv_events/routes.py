@@ -1,4 +1,5 @@
-"""GET /kv_event_sources: where a router finds this server's events. The form is that which vLLM's router asks for."""
+"""GET /kv_event_sources: where a router finds this server's events. The form is that which vLLM's router asks for: it
+puts the server's host in place of *, and reads sources of schema version 1 in msgpack."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class EventSource(msgspec.Struct):
-    """`buffer_steps`: batches that are kept for replay."""
+    """`buffer_steps`: batches that are kept for replay. `hwm`: messages that are kept for a subscriber."""
 
     endpoint: str
     replay_endpoint: str | None
@@ -24,28 +25,30 @@ class EventSource(msgspec.Struct):
     hwm: int
     buffer_steps: int
     publisher: Literal["zmq"]
-    encoding: Literal["map", "array"]
-    schema_version: int
+    encoding: Literal["msgpack"]
+    schema_version: Literal[1]
     enable_kv_cache_events: bool
 
 
+def source_of(sockets: Sockets, options: KvEventsOptions) -> EventSource:
+    return EventSource(
+        endpoint=sockets.endpoint,
+        replay_endpoint=sockets.replay_endpoint,
+        topic=options.topic,
+        hwm=options.hwm,
+        buffer_steps=options.buffer,
+        publisher="zmq",
+        encoding="msgpack",
+        schema_version=1,
+        enable_kv_cache_events=True,
+    )
+
+
 class SourceRoute:
+    """A server that connects to its subscriber has no endpoint to tell."""
+
     def __init__(self, sockets: Sockets, options: KvEventsOptions) -> None:
-        self.body = msgspec.json.encode(
-            {
-                str(RANK): EventSource(
-                    endpoint=sockets.endpoint,
-                    replay_endpoint=sockets.replay_endpoint,
-                    topic=options.topic,
-                    hwm=options.hwm,
-                    buffer_steps=options.buffer,
-                    publisher="zmq",
-                    encoding=options.encoding,
-                    schema_version=1,
-                    enable_kv_cache_events=True,
-                )
-            }
-        )
+        self.body = msgspec.json.encode({str(RANK): source_of(sockets, options)} if options.binds else {})
 
     def add_to(self, app: web.Application) -> None:
         app.router.add_get("/kv_event_sources", self.sources)

@@ -63,7 +63,7 @@ def bind(socket: zmq.Socket[bytes], option: str, endpoint: str) -> str:
             f"kv-events.{option}: {endpoint} cannot be bound: {zmq.strerror(error.errno).lower()}. Is another server on "
             f"it? Choose another port, or end what uses it."
         ) from None
-    return str(socket.getsockopt_string(zmq.LAST_ENDPOINT))
+    return str(socket.getsockopt_string(zmq.LAST_ENDPOINT)).replace("tcp://0.0.0.0:", "tcp://*:")
 
 
 def connect(socket: zmq.Socket[bytes], endpoint: str) -> None:

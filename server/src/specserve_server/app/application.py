@@ -31,6 +31,7 @@ from specserve_server.messages.serving import count_tokens, create_message
 from specserve_server.openapi.serving import docs, openapi
 from specserve_server.operations.engine_operations import reset_prefix_cache
 from specserve_server.operations.info import get_model, health, load, models, plugins, version
+from specserve_server.operations.loads import loads, server_info
 from specserve_server.operations.metrics import metrics
 from specserve_server.operations.tokenization import detokenize, tokenize, tokenizer_info
 from specserve_server.responses.serving import create_response, delete_response, get_response
@@ -60,6 +61,8 @@ ROUTES = (
     web.get("/version", version),
     web.get("/metrics", metrics),
     web.get("/load", load),
+    web.get("/v1/loads", loads),
+    web.get("/get_server_info", server_info),
     web.get("/openapi.json", openapi),
     web.get("/docs", docs),
     web.get("/v1/models", models),

@@ -25,6 +25,7 @@ from specserve_server.operations.answers import (
     TokenText,
     Version,
 )
+from specserve_server.operations.loads import Loads, ServerInfo
 from specserve_server.responses.answer import Response, ResponseDeleted
 from specserve_server.responses.events import RESPONSE_EVENTS
 
@@ -62,6 +63,14 @@ SERVER_OPERATIONS = {
         )
     },
     "/load": {"get": Operation(summary="How many requests run or wait", tag="server", answers=json_answer(Load))},
+    "/v1/loads": {
+        "get": Operation(
+            summary="The engine's load, for routers", tag="server", query={"include": str}, answers=json_answer(Loads)
+        )
+    },
+    "/get_server_info": {
+        "get": Operation(summary="Which server this is, for routers", tag="server", answers=json_answer(ServerInfo))
+    },
     "/openapi.json": {"get": Operation(summary="This document", tag="server", answers=json_answer(dict[str, Raw]))},
     "/docs": {
         "get": Operation(

@@ -6,6 +6,7 @@ GAUGES = {
     "vllm:num_requests_running": ("num_requests_running", "Requests in the running batch"),
     "vllm:num_requests_waiting": ("num_requests_waiting", "Requests that wait to be scheduled"),
     "vllm:kv_cache_usage_perc": ("kv_cache_usage", "KV cache in use; 1 means all of it"),
+    "vllm:gpu_cache_usage_perc": ("kv_cache_usage", "vllm:kv_cache_usage_perc under its former name"),
 }
 COUNTERS = {
     "vllm:prompt_tokens": ("prompt_tokens", "Prompt tokens, computed or cached"),
@@ -14,6 +15,8 @@ COUNTERS = {
     "vllm:num_preemptions": ("num_preemptions", "Requests preempted and recomputed"),
     "vllm:prefix_cache_queries": ("prefix_cache_queries", "Tokens looked up in the prefix cache"),
     "vllm:prefix_cache_hits": ("prefix_cache_hits", "Tokens that the prefix cache served"),
+    "vllm:gpu_prefix_cache_queries": ("prefix_cache_queries", "vllm:prefix_cache_queries under its former name"),
+    "vllm:gpu_prefix_cache_hits": ("prefix_cache_hits", "vllm:prefix_cache_hits under its former name"),
     "vllm:spec_decode_num_drafts": ("num_drafts", "Drafts verified"),
     "vllm:spec_decode_num_draft_tokens": ("num_draft_tokens", "Tokens drafted and verified"),
     "vllm:spec_decode_num_accepted_tokens": ("num_accepted_tokens", "Draft tokens accepted"),

@@ -19,6 +19,7 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
 from specserve.types import FinishReason
+from specserve_server.operations.loads import hit_rate
 from specserve_server.operations.metric_families import EngineFamilies, disabled_gauge, observer_families
 from specserve_server.operations.metric_names import COUNTERS, COUNTERS_BY_DRAFTER, GAUGES, HISTOGRAMS, TOKEN_HISTOGRAMS
 from specserve_server.state.response_counts import Answered
@@ -45,6 +46,7 @@ class EngineCollector(Collector):
         metrics, make = self.state.metrics, self.make
         for name, (field, help) in GAUGES.items():
             yield make.gauge(name, help, getattr(metrics, field))
+        yield make.gauge("vllm:gpu_prefix_cache_hit_rate", "Share of hits among queries", hit_rate(self.engine))
         for name, (field, help) in COUNTERS.items():
             yield make.counter(name, help, (), [((), getattr(metrics, field))])
         for name, (field, help) in HISTOGRAMS.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -42,6 +43,8 @@ class ServerState:
     draining: bool = False
     groups: GroupMetrics = field(default_factory=GroupMetrics)
     responses: ResponseCounts = field(default_factory=ResponseCounts)
+    instance_id: str = field(default_factory=lambda: token_hex(8))
+    """Of this process, for routers."""
 
     @property
     def status(self) -> Status:
