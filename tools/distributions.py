@@ -76,6 +76,7 @@ PUBLISHED = tuple(
         "plugins/grammar",
         "plugins/graphs",
         "plugins/hybrid_attn",
+        "plugins/kv_events",
         "plugins/lora",
         "plugins/ngram",
     )

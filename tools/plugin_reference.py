@@ -31,7 +31,7 @@ PARTS = {
         "batch/request.py",
     ),
     "Tokens and logits": ("protocols/sampling.py", "batch/processor_state.py"),
-    "Serving": ("protocols/serving.py",),
+    "Serving": ("protocols/serving.py", "protocols/prefix_cache.py"),
     "Attention": ("protocols/attention.py",),
     "Families of models": ("models/family.py",),
     "Formats of weights": ("models/weight_format.py",),

@@ -12,7 +12,7 @@ from planning_cases import FixedCosts
 from specserve.attention.sdpa import SdpaFactory
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.hookspecs import hookimpl
-from specserve.protocols import LogitsProcessor, ProcessorState
+from specserve.protocols import CacheObserver, LogitsProcessor, ProcessorState
 from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve_hybrid_attn.factory import HybridFactory
 from specserve_workbench.testing.drafters import NoisyDrafter
@@ -70,6 +70,13 @@ class Witness:
         return ()
 
 
+class CacheWitness(CacheObserver):
+    """A cache observer that looks away."""
+
+    def changed(self, changes):
+        assert changes
+
+
 class Partner:
     """A plugin of the hooks that it is given, by name; everything that is drafted is verified."""
 
@@ -106,10 +113,12 @@ PARTNERS = {
         make_drafter=NoisyDrafter(outputs, p=0.6, max_width=8, vocab_size=TOY_VOCAB),
     ),
     "draft.chain": drafting(ChainsOnly),
+    "draft.model": drafting(NoisyDrafter),
     "draft.tree": drafting(NoisyDrafter),
     "lora.target": lambda outputs: OneAdapter(),
     "planner.adaptive": lambda outputs: Partner(make_draft_planner=Moody(16)),
     "logits.processor": lambda outputs: Partner(logits_processors=[Shy()]),
+    "observer.cache": lambda outputs: Partner(make_cache_observer=CacheWitness()),
     "observer.metrics": lambda outputs: Partner(make_observer=Witness()),
     "server.routes": lambda outputs: Partner(add_routes=None),
 }
@@ -121,8 +130,12 @@ OF_NGRAM = ("draft.chain", "draft.tree", "observer.metrics", "server.routes")
 
 
 def needed_options(plugin, toy_model):
-    """Of plugins that do not start without: eagle drafts with the toy model itself, as a stand-alone draft model."""
-    return {"eagle": {"model": str(toy_model), "steps": 4}} if plugin == "eagle" else {}
+    """Of plugins that need any: eagle drafts with the toy model itself, as a stand-alone draft model."""
+    needed = {
+        "eagle": {"model": str(toy_model), "steps": 4},
+        "kv-events": {"endpoint": "tcp://127.0.0.1:*"},  # an earlier engine may not be forgotten yet
+    }
+    return {plugin: needed[plugin]} if plugin in needed else {}
 
 
 def declared_pairs():
@@ -137,9 +150,10 @@ def declared_pairs():
 def partner_plugin(feature, partner, plugins):
     """The partner of these plugins, as a plugin."""
     compatible = ()
-    if "adaptive" in plugins:  # which plans itself, and runs beside n-gram drafts
-        del partner.make_draft_planner
+    if "adaptive" in plugins or "kv-events" in plugins:  # which run beside n-gram drafts
         compatible = OF_NGRAM
+    if "adaptive" in plugins:  # which plans itself
+        del partner.make_draft_planner
     declaration = PluginDeclaration(
         name="partner",
         provides={feature: "a test's partner"},

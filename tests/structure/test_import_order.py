@@ -75,6 +75,7 @@ USED_BY_PLUGINS = {
     "specserve_grammar": "api",
     "specserve_graphs": "api",
     "specserve_hybrid_attn": "api",
+    "specserve_kv_events": "api specserve_server",
     "specserve_lora": "api specserve_server",
     "specserve_ngram": "api specserve_server",
     "repeat_plugin": "api",

@@ -27,6 +27,7 @@ LIGHT_MODULES = (
     "specserve_workbench.testing.fixtures",
     "specserve_cpu.compat",
     "specserve_hybrid_attn.compat",
+    "specserve_kv_events.compat",
     "specserve_lora.compat",
     "specserve_ngram.compat",
     "repeat_plugin.compat",
@@ -45,7 +46,7 @@ def distribution(module):
     return module.partition(".")[0]
 
 
-WITH_ROUTES = {"specserve_lora", "specserve_ngram"}
+WITH_ROUTES = {"specserve_kv_events", "specserve_lora", "specserve_ngram"}
 """Plugins that add routes to the server."""
 WITH_LAYERS = {"specserve_eagle"}
 """Plugins whose drafters have decoder layers of their own."""

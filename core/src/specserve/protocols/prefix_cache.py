@@ -47,5 +47,5 @@ class CacheObserver(ABC):
         """Called after each step that changed anything, and after `reset_prefix_cache`, in the step's thread: hand the
         changes on, and do nothing that may block."""
 
-    def stop(self) -> None:
+    def stop(self) -> None:  # noqa: B027 (a default)
         """The engine has ended; nothing is called any more. Called in another thread than the step's."""

@@ -48,6 +48,6 @@ class KvEventsOptions(msgspec.Struct, frozen=True, kw_only=True):
 def check_endpoint(name: str, endpoint: str) -> None:
     if not ENDPOINT.fullmatch(endpoint):
         raise ConfigError(
-            f"{name}: {endpoint!r} is no endpoint. Write tcp://HOST:PORT, such as tcp://*:5557 for all addresses of this "
-            f"machine, or ipc://PATH."
+            f"{name}: {endpoint!r} is no endpoint. Write tcp://HOST:PORT, such as tcp://*:5557 for all addresses of "
+            "this machine, or ipc://PATH."
         )

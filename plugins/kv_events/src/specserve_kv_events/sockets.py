@@ -1,4 +1,4 @@
-"""The ZeroMQ sockets of a publisher: opened at start-up, where what is wrong with an endpoint is the operator's to mend."""
+"""The ZeroMQ sockets of a publisher: opened at start-up, where a wrong endpoint is a ConfigError."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def bind(socket: zmq.Socket[bytes], option: str, endpoint: str) -> str:
         socket.bind(endpoint)
     except zmq.ZMQError as error:
         raise ConfigError(
-            f"kv-events.{option}: {endpoint} cannot be bound: {zmq.strerror(error.errno).lower()}. Is another server on "
-            f"it? Choose another port, or end what uses it."
+            f"kv-events.{option}: {endpoint} cannot be bound: {zmq.strerror(error.errno).lower()}. Choose another "
+            f"port, or end what uses this one."
         ) from None
     return str(socket.getsockopt_string(zmq.LAST_ENDPOINT)).replace("tcp://0.0.0.0:", "tcp://*:")
 

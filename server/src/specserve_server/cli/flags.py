@@ -13,6 +13,7 @@ from specserve.tracing import FORMS, TOPICS
 from specserve_checks.json_syntax import explain_json_error
 from specserve_server.cli.flag_groups import FlagGroups
 from specserve_server.cli.option_help import OptionHelp, field_help
+from specserve_server.cli.plugin_flags import add_shorthand_flags
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, _ArgumentGroup
@@ -111,6 +112,7 @@ def add_plugin_flags(group: _ArgumentGroup) -> None:
         ("--set", "NAME.KEY=VALUE", "an option of a plugin; may be repeated", "those of the plugin"),
     ):
         group.add_argument(flag, action="append", default=[], metavar=metavar, help=OptionHelp(what, default=default))
+    add_shorthand_flags(group)
     for flag, what in (
         ("--no-default-plugins", "enable only what --plugin names"),
         ("--allow-undeclared", "start with pairs of plugins that nobody declared compatible"),

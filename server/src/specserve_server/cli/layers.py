@@ -17,6 +17,7 @@ from specserve.tracing import start_tracing
 from specserve_checks import wrong_values
 from specserve_checks.type_words import shown
 from specserve_server.cli.flags import ENGINE_FIELDS
+from specserve_server.cli.plugin_flags import written_out
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -76,13 +77,14 @@ def engine_config(args: Namespace, file: Mapping[str, object]) -> EngineConfig:
     engine = {**table(file, "engine"), **given_flags(args, ENGINE_FIELDS)}
     if "plugin_options" in engine:
         raise ConfigError("--config: write plugin options as [plugins.NAME], not engine.plugin_options.")
-    engine["plugins"] = append_names(engine.get("plugins", []), args.plugin)
+    plugins, settings = written_out(args)
+    engine["plugins"] = append_names(engine.get("plugins", []), [*args.plugin, *plugins])
     engine["no_plugins"] = append_names(engine.get("no_plugins", []), args.no_plugin)
     if args.no_default_plugins:
         engine["default_plugins"] = False
     if args.allow_undeclared:
         engine["allow_undeclared"] = True
-    engine["plugin_options"] = merge(plugin_tables(file), parse_settings(args.set))
+    engine["plugin_options"] = merge(plugin_tables(file), parse_settings([*settings, *args.set]))
     return convert("engine", engine, EngineConfig)
 
 
