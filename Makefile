@@ -3,6 +3,7 @@
 #   make serve      the same server, left running on port 8000
 #   make test       all tests (about 10 minutes on 2 cores); make test-all adds the long sweeps
 #   make test-clients  SDKs and frameworks, unmodified, against a server; CLIENTS="openai llm" for some (docs/testing.md)
+#   make test-routers  smg and vllm-router, unmodified, before two servers (docs/scale.md)
 #   make fuzz       random combinations for SECONDS=600 from SEED=1; CASE=file replays a failure (docs/testing.md)
 #   make soak       a server with all plugins under mixed clients for MINUTES=30, SEED=1; exit code 1 where anything is
 #                   lost, wrong or left (docs/testing.md)
@@ -23,7 +24,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 # short enough that two pools on the same cores do not stall each other.
 export GOMP_SPINCOUNT ?= 20000
 
-.PHONY: demo serve test test-all test-clients fuzz soak lint pages proofs wheels bench bench-peers gpu-check \
+.PHONY: demo serve test test-all test-clients test-routers fuzz soak lint pages proofs wheels bench bench-peers gpu-check \
 	native-where-possible clean
 
 # The demo and the server run without the native plugins where these cannot be built; the tests need them.
@@ -47,6 +48,11 @@ test-all: $(VENV)/.dev
 # Each client is installed once, into an environment of its own under build/clients.
 test-clients: $(VENV)/.dev
 	@$(BIN)/python tests/clients/run.py $(CLIENTS)
+
+# Each router is installed once, into an environment of its own under build/routers.
+test-routers: $(VENV)/.dev
+	@$(BIN)/python tests/routers/install.py
+	$(BIN)/python -m pytest -c tests/routers/pytest.ini tests/routers -q -s
 
 # One thread unless a trial sets more: its models are tiny.
 SECONDS ?= 600

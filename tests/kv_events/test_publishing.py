@@ -197,6 +197,21 @@ def test_stopping_sends_what_waits_and_frees_the_port(publish, context):
     publish(endpoint=publisher.sockets.endpoint, socket="bind", replay_endpoint=None)
 
 
+def test_what_is_published_while_it_stops_is_sent(publish, context):
+    publisher = publish()
+    subscriber = joined(context, publisher)
+
+    def publish_last():
+        if not publisher.is_stopping:
+            publisher.publish([STORED])
+            publisher.is_stopping = True
+
+    publisher.serve_replays = publish_last
+    publisher.publish([STORED])
+    publisher.thread.join(5)
+    subscriber.receive_until(publisher.next_sequence - 1)
+
+
 def wait_until(holds, seconds=5.0):
     until = time.monotonic() + seconds
     while not holds():
