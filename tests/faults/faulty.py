@@ -12,7 +12,15 @@ from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.hookspecs import hookimpl
 from specserve.types import Draft
 
-FEATURES = ("draft.chain", "draft.tree", "logits.processor", "observer.metrics", "planner.adaptive", "lora.target")
+FEATURES = (
+    "draft.chain",
+    "draft.tree",
+    "logits.processor",
+    "observer.metrics",
+    "observer.cache",
+    "planner.adaptive",
+    "lora.target",
+)
 
 
 class Nobody(Exception):

@@ -14,7 +14,7 @@ from faulty import Misbehaving, in_process
 from specserve.attention.sdpa import SdpaAttention, SdpaFactory
 from specserve.engine.verifier import DrafterInvariantVerifier
 from specserve.kernels.torch_kernels import TorchKernels
-from specserve.protocols import LogitsProcessor, LoraPlanner, ProcessorState
+from specserve.protocols import CacheObserver, LogitsProcessor, LoraPlanner, ProcessorState
 from specserve.sampling.sampler import TorchSampler
 from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve_workbench.testing.drafters import OracleDrafter
@@ -89,6 +89,21 @@ def of_observer(method):
         return in_process("faulty", make_observer=lambda: observer)
 
     return Part(make, False, answers=method == "metrics")
+
+
+class Looks(CacheObserver):
+    """A cache observer."""
+
+    def changed(self, changes):
+        pass
+
+
+def of_cache_observer():
+    def make(behaviour, outputs):
+        observer = Misbehaving(Looks(), "changed", behaviour)
+        return in_process("faulty", make_cache_observer=lambda: observer)
+
+    return Part(make, False, answers=False)
 
 
 class State(ProcessorState):
@@ -237,6 +252,7 @@ PARTS = {
     **{f"drafter.{m}": of_drafter(m) for m in ("start", "propose", "stop")},
     **{f"planner.{m}": of_planner(m) for m in ("limits", "choose", "learn")},
     **{f"observer.{m}": of_observer(m) for m in ("observe", "metrics")},
+    "cache_observer.changed": of_cache_observer(),
     "processor.start": of_processor("start"),
     **{f"state.{m}": of_state(m) for m in ("apply", "commit")},
     "state.edit": of_state("edit", EditingState, native=True),

@@ -80,7 +80,7 @@ def test_a_part_that_holds_the_thread_for_a_second_changes_no_token(model, expec
 def run_with(model, part, behaviour, expected):
     engine = make_engine(
         model, extra=part.make(behaviour, expected[part.native].tokens()), plugins=("cpu",) if part.native else (),
-        max_num_seqs=80, kv_memory="16M", allow_undeclared=True, fault_limit=1000, draft_fault_limit=1000,
+        max_num_seqs=80, kv_memory="16M", block_size=4, allow_undeclared=True, fault_limit=1000, draft_fault_limit=1000,
     ).engine  # fmt: skip
     adapter = "" if engine.parts.max_adapters is None else "adapter@1"
     outcome = run_requests(engine, requests_with_culprits(adapter))

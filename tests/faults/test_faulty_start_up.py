@@ -15,7 +15,7 @@ from specserve_workbench.testing.requests import toy_request
 HOOKS = (
     "plugin_options", "make_kernels", "attention_backends", "select_attention", "adapt_model", "make_drafter",
     "make_draft_planner", "make_verifier", "logits_processors", "make_observer", "make_lora_planner", "make_runner",
-    "make_recorder",
+    "make_recorder", "make_cache_observer",
 )  # fmt: skip
 
 

@@ -104,6 +104,17 @@ def test_entropy(toy_model, example):
     assert 1.0 < metric.value < 6.0  # of 320 tokens at most log(320) = 5.8
 
 
+def test_cache_shares(toy_model, example):
+    engine = make_engine(toy_model, extra=example("cache_shares", "CacheShares"), block_size=4).engine
+    for i, adapter in enumerate(("", "sql@1")):  # unchecked: without a plugin for adapters, of the base model
+        engine.add(msgspec.structs.replace(toy_request(str(i), range(9), max_tokens=1), adapter=adapter))
+        engine.step()
+    counts = {dict(metric.labels)["adapter"]: metric.value for metric in engine.observer_metrics()}
+    assert counts == {"": 2, "sql@1": 2}
+    engine.reset_prefix_cache()
+    assert engine.observer_metrics() == []
+
+
 def test_half(toy_model, example):
     requests = growing(3)
     expected = plain_run(toy_model, requests).tokens()
