@@ -27,7 +27,7 @@ class KvEventsOptions(msgspec.Struct, frozen=True, kw_only=True):
     topic: Annotated[str, Meta(max_length=1024)] = ""
     """The first frame of each message, by which subscribers choose: kv@POD@MODEL for llm-d."""
     encoding: Literal["map", "array"] = "map"
-    """How an event is written: map as vLLM 0.30 and later do, array as earlier releases did."""
+    """How an event is written: map as newer releases of vLLM do, array as older ones did."""
     buffer: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
     """Batches that are kept for replay, and as many that may wait to be sent; the oldest is dropped."""
     hwm: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
