@@ -108,6 +108,18 @@ def test_the_flag_is_the_plugin_with_its_endpoint():
     assert "kv-events" not in config_of().plugins
 
 
+def test_in_a_file_it_is_a_key_of_the_engine_which_the_flag_replaces(tmp_path):
+    file = tmp_path / "specserve.toml"
+    file.write_text('[engine]\nkv_events = "tcp://*:6001"\n[plugins.kv-events]\ntopic = "t"\n')
+    config = config_of("--config", str(file))
+    assert config.plugins == ("kv-events",)
+    assert config.plugin_options == {"kv-events": {"endpoint": "tcp://*:6001", "topic": "t"}}
+    config = config_of("--config", str(file), "--kv-events", "tcp://*:6002")
+    assert config.plugin_options["kv-events"]["endpoint"] == "tcp://*:6002"
+    config = config_of("--config", str(file), "--set", "kv-events.endpoint=tcp://*:6003")
+    assert config.plugin_options["kv-events"]["endpoint"] == "tcp://*:6003"
+
+
 def test_a_flag_of_a_plugin_that_is_not_installed_says_what_to_install(monkeypatch):
     monkeypatch.setattr("specserve_server.cli.plugin_flags.entry_points", lambda **_: ())
     for flag, value in (("kv-events", "tcp://*:1"), ("tensor-parallel", "2")):

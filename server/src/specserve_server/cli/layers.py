@@ -74,17 +74,17 @@ def read_toml(path: Path) -> dict[str, object]:
 
 
 def engine_config(args: Namespace, file: Mapping[str, object]) -> EngineConfig:
-    engine = {**table(file, "engine"), **given_flags(args, ENGINE_FIELDS)}
+    shorthands = written_out(args, table(file, "engine"))
+    engine = {**shorthands.engine, **given_flags(args, ENGINE_FIELDS)}
     if "plugin_options" in engine:
         raise ConfigError("--config: write plugin options as [plugins.NAME], not engine.plugin_options.")
-    plugins, settings = written_out(args)
-    engine["plugins"] = append_names(engine.get("plugins", []), [*args.plugin, *plugins])
+    engine["plugins"] = append_names(engine.get("plugins", []), [*args.plugin, *shorthands.plugins])
     engine["no_plugins"] = append_names(engine.get("no_plugins", []), args.no_plugin)
     if args.no_default_plugins:
         engine["default_plugins"] = False
     if args.allow_undeclared:
         engine["allow_undeclared"] = True
-    engine["plugin_options"] = merge(plugin_tables(file), parse_settings([*settings, *args.set]))
+    engine["plugin_options"] = merge(plugin_tables(file), parse_settings([*shorthands.settings, *args.set]))
     return convert("engine", engine, EngineConfig)
 
 

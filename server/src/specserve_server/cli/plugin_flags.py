@@ -1,7 +1,7 @@
 """Flags that stand for a plugin and one of its options: `--kv-events E` is `--plugin kv-events --set
-kv-events.endpoint=E`.
+kv-events.endpoint=E`. In a configuration file they are keys of [engine]: `kv_events = "E"`.
 
-The engine knows none of these plugins. What `--set` says of the same option goes first.
+The engine knows none of these plugins. What `--set` says of the same option goes first, then the flag, then the file.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from specserve_server.cli.option_help import OptionHelp
 
 if TYPE_CHECKING:
     from argparse import Namespace, _ArgumentGroup
+    from collections.abc import Mapping
 
 
 class PluginFlag(NamedTuple):
@@ -26,8 +27,8 @@ class PluginFlag(NamedTuple):
     what: str
 
     @property
-    def destination(self) -> str:
-        return f"plugin_flag_{self.flag.replace('-', '_')}"
+    def key(self) -> str:
+        return self.flag.replace("-", "_")
 
 
 PLUGIN_FLAGS = (
@@ -40,17 +41,31 @@ def add_shorthand_flags(group: _ArgumentGroup) -> None:
     for flag in PLUGIN_FLAGS:
         what = f"{flag.what}: the plugin {flag.flag}"
         help = OptionHelp(what, default="off")
-        group.add_argument(f"--{flag.flag}", dest=flag.destination, metavar=flag.metavar, help=help)
+        group.add_argument(f"--{flag.flag}", dest=flag.key, metavar=flag.metavar, help=help)
 
 
-def written_out(args: Namespace) -> tuple[list[str], list[str]]:
-    """The values of `--plugin` and of `--set` that the given flags stand for. Raises ConfigError where such a plugin is
+class WrittenOut(NamedTuple):
+    """Values of `--plugin` and of `--set`, and the keys of [engine] without those that stood for them."""
+
+    plugins: list[str]
+    settings: list[str]
+    engine: dict[str, object]
+
+
+def written_out(args: Namespace, engine: Mapping[str, object]) -> WrittenOut:
+    """What the given flags, or the keys of the file's [engine], stand for. Raises ConfigError where such a plugin is
     not installed."""
-    given = [(flag, value) for flag in PLUGIN_FLAGS if (value := getattr(args, flag.destination, None)) is not None]
-    for flag, _ in given:
+    values = {**engine, **{name: value for name, value in vars(args).items() if value is not None}}
+    given = {flag: values[flag.key] for flag in PLUGIN_FLAGS if flag.key in values}
+    for flag in given:
         if not entry_points(group=PLUGINS, name=flag.flag):
             raise ConfigError(
                 f"--{flag.flag} needs the plugin {flag.flag}, which is not installed. Run pip install "
                 f"specserve-plugin-{flag.flag}, or leave the flag out."
             )
-    return [flag.flag for flag, _ in given], [f"{flag.flag}.{flag.option}={value}" for flag, value in given]
+    keys = {flag.key for flag in PLUGIN_FLAGS}
+    return WrittenOut(
+        [flag.flag for flag in given],
+        [f"{flag.flag}.{flag.option}={value}" for flag, value in given.items()],
+        {name: value for name, value in engine.items() if name not in keys},
+    )
