@@ -53,7 +53,7 @@ def run(options: Options) -> Result:
     args = arguments().parse_args(options.rest)
     if args.plot:
         require_matplotlib()
-    sizes = args.sizes or (SIZES[:2] if options.quick else SIZES)
+    sizes: list[int] = args.sizes or list(SIZES[:2] if options.quick else SIZES)
     costs = measure_costs(options)
     found = {
         (size, name): simulate(costs, size, CAPACITY, make(size), workload(size, costs))
@@ -139,7 +139,7 @@ def timed_step(engine: Engine) -> float:
 
 
 def panels(sizes: list[int], found: dict[tuple[int, str], Outcome]) -> list[Panel]:
-    values = {
+    values: dict[str, Callable[[Outcome], float]] = {
         "prompt tokens from caches": lambda outcome: outcome.hit_rate,
         "TTFT p99, ms": lambda outcome: outcome.first_token_p99 * 1e3,
     }

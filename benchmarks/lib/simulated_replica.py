@@ -82,7 +82,7 @@ class Replica:
     def finish_steps(self) -> list[Request]:
         """The steps under way are done; the next ones begin. Returns the requests that ended."""
         now, steps = self.next_event, self.num_steps
-        budget, ended, still = self.chunk, [], []
+        budget, ended, still = self.chunk, list[Request](), list[Request]()
         for request in self.running:
             if request.prompt_left:
                 taken = min(budget, request.prompt_left)

@@ -6,6 +6,7 @@ readers take these for unknown.
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
@@ -18,7 +19,8 @@ from specserve_server.wire.json_response import json_response
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from specserve_server.engine_client import EngineClient
+    from specserve.metrics import EngineMetrics
+    from specserve_server.engine_answers import EngineState
 
 NUM_RANKS = 1
 """One engine answers for all of its devices."""
@@ -70,7 +72,7 @@ class ServerInfo(msgspec.Struct):
 
 async def loads(request: web.Request) -> web.Response:
     """Whatever sections `include` asks for: others than core are empty here."""
-    load = engine_load(loaded_engine(request))
+    load = engine_load(await asyncio.to_thread(loaded_engine(request).read_state))
     total = Aggregate(load.num_running_reqs, load.num_waiting_reqs, load.num_total_reqs, load.token_usage)
     now = datetime.now(UTC).isoformat()
     return json_response(Loads(now, __version__, NUM_RANKS, [load], total))
@@ -78,7 +80,7 @@ async def loads(request: web.Request) -> web.Response:
 
 async def server_info(request: web.Request) -> web.Response:
     engine = loaded_engine(request)
-    block_size = engine.cache_info.block_size
+    block_size = (await asyncio.to_thread(engine.read_state)).cache_info.block_size
     return json_response(
         ServerInfo(
             model_id=served_model_names(request)[0],
@@ -93,8 +95,8 @@ async def server_info(request: web.Request) -> web.Response:
     )
 
 
-def engine_load(engine: EngineClient) -> EngineLoad:
-    metrics, cache = engine.metrics, engine.cache_info
+def engine_load(state: EngineState) -> EngineLoad:
+    metrics, cache = state.metrics, state.cache_info
     running, waiting = metrics.num_requests_running, metrics.num_requests_waiting
     tokens = cache.num_blocks * cache.block_size
     return EngineLoad(
@@ -105,11 +107,11 @@ def engine_load(engine: EngineClient) -> EngineLoad:
         num_used_tokens=round(metrics.kv_cache_usage * tokens),
         max_total_num_tokens=tokens,
         token_usage=metrics.kv_cache_usage,
-        cache_hit_rate=hit_rate(engine),
+        cache_hit_rate=hit_rate(metrics),
     )
 
 
-def hit_rate(engine: EngineClient) -> float:
+def hit_rate(metrics: EngineMetrics) -> float:
     """Of the tokens that were looked up in the prefix cache, the share that it had; 0 before the first."""
-    queries = engine.metrics.prefix_cache_queries
-    return engine.metrics.prefix_cache_hits / queries if queries else 0.0
+    queries = metrics.prefix_cache_queries
+    return metrics.prefix_cache_hits / queries if queries else 0.0

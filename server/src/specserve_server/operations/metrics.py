@@ -46,7 +46,7 @@ class EngineCollector(Collector):
         metrics, make = self.state.metrics, self.make
         for name, (field, help) in GAUGES.items():
             yield make.gauge(name, help, getattr(metrics, field))
-        yield make.gauge("vllm:gpu_prefix_cache_hit_rate", "Share of hits among queries", hit_rate(self.engine))
+        yield make.gauge("vllm:gpu_prefix_cache_hit_rate", "Share of hits among queries", hit_rate(metrics))
         for name, (field, help) in COUNTERS.items():
             yield make.counter(name, help, (), [((), getattr(metrics, field))])
         for name, (field, help) in HISTOGRAMS.items():
