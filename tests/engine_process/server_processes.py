@@ -26,8 +26,8 @@ class Server:
     def wait_until_ready(self) -> None:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
-        assert line.startswith("specserve: ready on "), self.log.read_text()
-        self.url = line.split()[-1]
+        assert "ready on " in line, self.log.read_text()
+        self.url = line.split()[-1].strip("\"}")
 
     @property
     def engine_pid(self) -> int:

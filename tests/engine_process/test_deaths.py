@@ -82,7 +82,10 @@ async def test_a_server_that_is_killed_leaves_no_engine(start_server: Start, lon
     await asyncio.to_thread(wait_until_gone, engine)
 
 
-def test_a_server_that_is_killed_while_it_loads_leaves_no_engine(start_server: Start, long_model: Path) -> None:
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 0)])
+def test_a_server_that_ends_while_it_loads_leaves_no_engine(
+    start_server: Start, long_model: Path, how: signal.Signals, code: int
+) -> None:
     server = start_server(long_model, "--engine-process")
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
@@ -91,7 +94,8 @@ def test_a_server_that_is_killed_while_it_loads_leaves_no_engine(start_server: S
             break
         except ValueError:
             time.sleep(0.01)
-    server.process.kill()
+    server.process.send_signal(how)
+    assert server.wait() == code, server.log.read_text()
     wait_until_gone(engine)
 
 

@@ -218,8 +218,8 @@ def test_what_is_wrong_with_the_address_is_told_before_torch_is_imported(wrong: 
 @pytest.mark.parametrize(
     ("command", "number", "code"),
     [
-        (["serve", "demo", "--port", "0"], signal.SIGTERM, 0),
-        (["serve", "demo", "--port", "0"], signal.SIGINT, 0),
+        (["serve", "demo", "--port", "0", "--no-engine-process"], signal.SIGTERM, 0),
+        (["serve", "demo", "--port", "0", "--no-engine-process"], signal.SIGINT, 0),
         (["generate", "demo", "a"], signal.SIGINT, 130),
     ],
 )

@@ -56,6 +56,7 @@ sys.exit(main(["serve", *sys.argv[1:]]))
 
 def test_every_line_of_a_server_is_json(toy_model: Path) -> None:
     flags = [
+        "--no-engine-process",  # the program above changes what this process loads
         "--log-format",
         "json",
         "--access-log",

@@ -69,7 +69,9 @@ async def start_engine_process(config: EngineConfig, server: ServerConfig, progr
     try:
         startup = Startup(progress)
         channel: Channel[frames.FromEngine] = await Channel.connect(end, frames.FromEngine, startup.receive)
-        channel.send(frames.Start(config, without_keys(server), tuple(sys.path), traced_topics(), HOOKS.form))
+        traced = [trace for trace in (HOOKS, DRAFTS) if trace.is_on]
+        topics, form = tuple(trace.topic for trace in traced), traced[0].form if traced else "text"
+        channel.send(frames.Start(config, without_keys(server), tuple(sys.path), topics, form))
         ends: list[asyncio.Future[Any]] = [startup.loaded, channel.lost]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         if not startup.loaded.done():
@@ -112,7 +114,3 @@ def make_tokenizer(sent: frames.SentTokenizer) -> HfTokenizer:
         sampling_defaults=sent.sampling_defaults,
         tokenizer_class=sent.tokenizer_class,
     )
-
-
-def traced_topics() -> tuple[str, ...]:
-    return tuple(trace.topic for trace in (HOOKS, DRAFTS) if trace.is_on)
