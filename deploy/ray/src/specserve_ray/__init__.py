@@ -1,0 +1,1 @@
+"""specserve on Ray Serve."""

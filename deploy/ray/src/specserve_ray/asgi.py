@@ -1,0 +1,70 @@
+"""The ASGI side of the ingress: from a scope and its body to a request, and from an answer to messages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from specserve_ray.headers import end_to_end
+from specserve_ray.wire import ForwardedRequest, Head
+from specserve_server.app.root_path import without_prefix
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+
+    Message = MutableMapping[str, Any]  # of ASGI
+    Scope = MutableMapping[str, Any]
+    Receive = Callable[[], Awaitable[Message]]
+    Send = Callable[[Message], Awaitable[None]]
+    AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+ENCODING = "latin-1"
+"""Of headers in ASGI."""
+
+
+class ClientLeftError(Exception):
+    """Before its request was whole."""
+
+
+async def read_request(scope: Scope, receive: Receive, root_path: str, max_body_bytes: int) -> ForwardedRequest:
+    """Of a body that is too long one byte more than is allowed, so that a replica refuses it in its own words. Raises
+    ClientLeftError."""
+    headers = [(name.decode(ENCODING), value.decode(ENCODING)) for name, value in scope["headers"]]
+    path = scope.get("raw_path", b"").decode("ascii") or quote(scope["path"])
+    path = without_prefix(path.partition("?")[0], root_path)
+    query = scope.get("query_string", b"").decode("ascii")
+    body = await read_body(receive, max_body_bytes + 1)
+    return ForwardedRequest(
+        scope["method"], f"{path}?{query}" if query else path, end_to_end(headers, without=("content-length",)), body
+    )
+
+
+async def read_body(receive: Receive, most: int) -> bytes:
+    parts, size = [], 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientLeftError
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size >= most or not message.get("more_body", False):
+            return b"".join(parts)[:most]
+
+
+async def send_answer(send: Send, parts: AsyncIterator[Head | bytes]) -> None:
+    async for part in parts:
+        if isinstance(part, Head):
+            headers = [(name.encode(ENCODING), value.encode(ENCODING)) for name, value in part.headers]
+            await send({"type": "http.response.start", "status": part.status, "headers": headers})
+        else:
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def run_lifespan(receive: Receive, send: Send) -> None:
+    """Nothing is to be started or stopped."""
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return

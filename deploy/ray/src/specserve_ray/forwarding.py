@@ -1,0 +1,88 @@
+"""A request to one replica: sent, sent once more where the replica died before it answered, passed on as it answers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from msgspec.structs import replace
+from ray.exceptions import RayError
+from ray.serve.exceptions import RayServeException
+
+from specserve_ray.errors import DIED, error_answer, last_event
+from specserve_ray.prompts import GENERATING
+from specserve_ray.wire import ForwardedRequest, Head
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from ray.serve.handle import DeploymentHandle
+
+logger = logging.getLogger(__name__)
+FAILURES = (RayError, RayServeException)
+"""A replica that died or cannot be reached, or a fault in it; what it answers itself is none."""
+EVENT_STREAM = "text/event-stream"
+
+
+class BrokenAnswerError(Exception):
+    """The answer has begun and cannot be finished: the connection is to be closed."""
+
+
+async def forward(replicas: DeploymentHandle, request: ForwardedRequest) -> AsyncGenerator[Head | bytes, None]:
+    """The head, then the body. Closing it aborts the request. Raises BrokenAnswerError."""
+    is_safe = request.method in ("GET", "HEAD") or path_of(request) in GENERATING
+    request = replace(request, key=replace(request.key, id=uuid4().hex))
+    for attempt in range(2 if is_safe else 1):
+        tried = replace(request, key=replace(request.key, attempt=attempt))
+        async with aclosing(forward_once(replicas, tried)) as parts:
+            try:
+                head = await anext(parts)
+            except FAILURES as error:
+                logger.warning("%s %s: no answer at attempt %d: %s", request.method, request.path, attempt + 1, error)
+                continue
+            yield head
+            async with aclosing(finished(parts, request, head)) as body:
+                async for part in body:
+                    yield part
+            return
+    answer = error_answer(DIED, path_of(request))
+    yield answer.head
+    yield answer.body
+
+
+async def finished(
+    parts: AsyncGenerator[Head | bytes, None], request: ForwardedRequest, head: Head
+) -> AsyncGenerator[bytes, None]:
+    """The rest of an answer. A stream of events ends with an error where its replica dies."""
+    last = b""
+    try:
+        async for part in parts:
+            assert isinstance(part, bytes)
+            last = part
+            yield part
+    except FAILURES as error:
+        logger.warning("%s %s: the answer breaks off: %s", request.method, request.path, error)
+        if not is_event_stream(head):
+            raise BrokenAnswerError from error
+        yield last_event(DIED, path_of(request), last)
+
+
+async def forward_once(replicas: DeploymentHandle, request: ForwardedRequest) -> AsyncGenerator[Head | bytes, None]:
+    response = replicas.options(method_name="stream", stream=True).remote(request)
+    try:
+        async for part in response:
+            yield part
+    except (asyncio.CancelledError, GeneratorExit):
+        response.cancel()
+        raise
+
+
+def path_of(request: ForwardedRequest) -> str:
+    return request.path.partition("?")[0]
+
+
+def is_event_stream(head: Head) -> bool:
+    return any(name.lower() == "content-type" and value.startswith(EVENT_STREAM) for name, value in head.headers)

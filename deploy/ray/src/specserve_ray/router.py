@@ -1,0 +1,69 @@
+"""The policy as Ray Serve's request router: from Serve's replicas and requests to ids, and back.
+
+Serve makes one in each process that sends requests to the replicas, and calls it in a thread of its own.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+import msgspec
+from ray.serve.request_router import RequestRouter
+
+from specserve_ray.policy import Policy
+from specserve_ray.policy_options import PolicyOptions
+from specserve_ray.replica_stats import from_table
+from specserve_ray.wire import ForwardedRequest, RoutingKey
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ray.serve.request_router import PendingRequest, ReplicaID, RunningReplica
+
+POLICIES: dict[str, Policy] = {}
+"""By application, of this process: others read what they count."""
+
+
+class PolicyRouter(RequestRouter):
+    def initialize_state(self, **options: object) -> None:
+        self.policy = POLICIES[self.app_name] = Policy(msgspec.convert(options, PolicyOptions), Random())
+
+    def update_replicas(self, replicas: list[RunningReplica]) -> None:
+        """Called when replicas come, go or report."""
+        super().update_replicas(replicas)
+        self.policy.update(
+            {each.replica_id.unique_id: from_table(each.routing_stats) for each in replicas}
+        )
+
+    async def choose_replicas(
+        self, candidate_replicas: list[RunningReplica], pending_request: PendingRequest | None = None
+    ) -> list[list[RunningReplica]]:
+        """The policy's choice, then all others: Serve takes the first rank that accepts the request."""
+        key = key_of(pending_request)
+        best = self.policy.choose(key).replica
+        self.policy.assign(best, key)
+        first = [each for each in candidate_replicas if each.replica_id.unique_id == best]
+        others = [each for each in candidate_replicas if each.replica_id.unique_id != best]
+        return [first, others]
+
+    def on_request_routed(self, pending_request: PendingRequest, replica_id: ReplicaID, result: object) -> None:
+        self.policy.assign(replica_id.unique_id, key_of(pending_request))
+
+    def on_send_request(self, replica_id: ReplicaID) -> None:
+        """Of broadcasts, and of requests that the replica refuses, too; each is completed once."""
+        super().on_send_request(replica_id)
+        self.policy.loads.began(replica_id.unique_id)
+
+    def on_request_completed(self, replica_id: ReplicaID, internal_request_id: str) -> None:
+        self.policy.loads.ended(replica_id.unique_id)
+
+    def on_replica_actor_died(self, replica_id: ReplicaID) -> None:
+        super().on_replica_actor_died(replica_id)
+        self.policy.drop(replica_id.unique_id)
+
+
+def key_of(pending: PendingRequest | None) -> RoutingKey:
+    arguments: Sequence[object] = () if pending is None else pending.args
+    found = (each.key for each in arguments if isinstance(each, ForwardedRequest))
+    return next(found, RoutingKey())
