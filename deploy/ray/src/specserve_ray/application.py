@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 from ray import serve
 from ray.serve.config import AutoscalingConfig, RequestRouterConfig
 from ray.serve.schema import LoggingConfig
 
-from specserve_ray.config import Configuration
+from specserve.errors import ConfigError
+from specserve_ray.config_file import read_configuration
 from specserve_ray.ingress import Ingress
 from specserve_ray.names import INGRESS, REPLICAS
 from specserve_ray.replica import Replica
@@ -17,7 +20,15 @@ from specserve_ray.router import PolicyRouter
 if TYPE_CHECKING:
     from ray.serve import Application
 
-import msgspec
+    from specserve_ray.config import Configuration
+
+
+def app(arguments: dict[str, str]) -> Application:
+    """Of `serve run specserve_ray:app config=CONFIG.toml`. Raises ConfigError."""
+    if set(arguments) != {"config"}:
+        got = ", ".join(arguments) or "nothing"
+        raise ConfigError(f"specserve_ray:app has one argument, config=CONFIG.toml; got {got}.")
+    return build_app(read_configuration(Path(arguments["config"])))
 
 
 def build_app(configuration: Configuration) -> Application:

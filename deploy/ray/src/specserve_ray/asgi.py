@@ -22,6 +22,10 @@ ENCODING = "latin-1"
 """Of headers in ASGI."""
 
 
+OF_RAY = ("date", "server", "x-request-id")
+"""Headers that Ray's proxy sets on every answer; the request's id is its own then, or the client's."""
+
+
 class ClientLeftError(Exception):
     """Before its request was whole."""
 
@@ -54,7 +58,9 @@ async def read_body(receive: Receive, most: int) -> bytes:
 async def send_answer(send: Send, parts: AsyncIterator[Head | bytes]) -> None:
     async for part in parts:
         if isinstance(part, Head):
-            headers = [(name.encode(ENCODING), value.encode(ENCODING)) for name, value in part.headers]
+            headers = [
+                (name.encode(ENCODING), value.encode(ENCODING)) for name, value in end_to_end(part.headers, OF_RAY)
+            ]
             await send({"type": "http.response.start", "status": part.status, "headers": headers})
         else:
             await send({"type": "http.response.body", "body": part, "more_body": True})

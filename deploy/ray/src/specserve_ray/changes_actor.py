@@ -103,6 +103,6 @@ class Changes:
 def find_changes(app_name: str) -> ActorHandle:
     """The application's; made where there is none yet."""
     kind = ray.remote(num_cpus=0, max_restarts=-1, max_concurrency=1000)(Changes)
-    return kind.options(
-        name=actor_name(app_name), namespace=NAMESPACE, lifetime="detached", get_if_exists=True
-    ).remote(app_name)
+    return kind.options(name=actor_name(app_name), namespace=NAMESPACE, lifetime="detached", get_if_exists=True).remote(
+        app_name
+    )

@@ -87,6 +87,10 @@ class RayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Seconds."""
     stats_period: Annotated[float, MoreThanZero()] = 1.0
     """Seconds between the reports of a replica's load to the routers."""
+    queue_seconds: Annotated[float, AtLeast(0)] = 30.0
+    """How long a request waits where no replica is ready, before it is answered 503."""
+    broadcast: tuple[str, ...] = ("/reset_prefix_cache",)
+    """Paths of POST requests that every replica is to get: of plugins, for example, that keep something in memory."""
     proxies: Annotated[str, OneOf(PROXIES)] = "HeadOnly"
     """The nodes on which [server] host and port are listened on."""
     routing: PolicyOptions = PolicyOptions()

@@ -85,5 +85,3 @@ async def serve_locally(
                     yield LocalServer(session, app[STATE], replica)
         finally:
             await runner.cleanup()
-
-

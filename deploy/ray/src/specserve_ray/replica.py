@@ -54,14 +54,14 @@ class Replica:
 
     async def stream(self, request: ForwardedRequest) -> AsyncGenerator[Head | bytes, None]:
         """The head, then the body as it comes. Closing it aborts the request."""
-        if request.changes > self.log.number:
-            await self.catch_up()
+        await self.catch_up_to(request.changes)
         async with aclosing(self.local.send(request)) as parts:
             async for part in parts:
                 yield part
 
     async def answer(self, request: ForwardedRequest) -> Answer:
         """For requests that go to every replica; none of them streams."""
+        await self.catch_up_to(request.changes)
         return await self.local.answer(request)
 
     # --- adapters and corpora -----------------------------------------------------------------------
@@ -80,6 +80,10 @@ class Replica:
             made, self.tentative = self.tentative, None
             return made is None or (undoing is not None and await self.make(undoing))
 
+    async def catch_up_to(self, number: int) -> None:
+        if number > self.log.number:
+            await self.catch_up()
+
     async def catch_up(self) -> None:
         async with self.changing:
             await self.make_missing_changes()
@@ -91,7 +95,9 @@ class Replica:
             await self.changes.restore.remote(self.log.since(0))
         for made in logged.made:
             if made != self.tentative and not await self.make(made.change):
-                raise CannotCatchUpError(f"replica {self.local.replica} cannot have {made.change.what} as the others do")
+                raise CannotCatchUpError(
+                    f"replica {self.local.replica} cannot have {made.change.what} as the others do"
+                )
             self.log.add(made)
 
     async def make(self, change: Change) -> bool:

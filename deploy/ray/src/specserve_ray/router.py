@@ -32,9 +32,7 @@ class PolicyRouter(RequestRouter):
     def update_replicas(self, replicas: list[RunningReplica]) -> None:
         """Called when replicas come, go or report."""
         super().update_replicas(replicas)
-        self.policy.update(
-            {each.replica_id.unique_id: from_table(each.routing_stats) for each in replicas}
-        )
+        self.policy.update({each.replica_id.unique_id: from_table(each.routing_stats) for each in replicas})
 
     async def choose_replicas(
         self, candidate_replicas: list[RunningReplica], pending_request: PendingRequest | None = None

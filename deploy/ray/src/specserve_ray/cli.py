@@ -1,0 +1,100 @@
+"""The command specserve-ray."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from specserve.announcements import announce, announce_failure
+from specserve.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import FrameType
+
+    from specserve_ray.config import Configuration
+
+LOGS = "/tmp/ray/session_latest/logs/serve"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit code: 2 for a wrong configuration, 1 where Ray gives up."""
+    args = make_parser().parse_args(arguments)
+    from specserve_ray.config_file import read_configuration  # not for --help
+
+    try:
+        run: Callable[[Configuration], int] = args.run
+        return run(read_configuration(args.config))
+    except ConfigError as error:
+        announce_failure(str(error))
+        return 2
+    except (RuntimeError, ConnectionError) as error:  # of Ray
+        announce_failure(f"Ray: {error}\nIts logs may say why: {LOGS}.")
+        return 1
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="specserve-ray", description="Serve a model on a Ray cluster.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    add(commands, "up", up, "serve until Ctrl-C, in a cluster of this machine or in a running one")
+    add(commands, "update", update, "replace the application of a running cluster, one replica after the other")
+    add(commands, "down", down, "end the application of a running cluster")
+    return parser
+
+
+def add(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    run: Callable[[Configuration], int],
+    what: str,
+) -> None:
+    command = commands.add_parser(name, help=what, description=what)
+    command.add_argument("config", metavar="CONFIG.toml", type=Path, help="[engine], [server], [plugins.NAME], [ray]")
+    command.set_defaults(run=run)
+
+
+def up(configuration: Configuration) -> int:
+    """Until a signal. What was started here ends with it."""
+    from specserve_ray.cluster import NEW_CLUSTER, deploy, joined, remove  # Ray takes seconds
+
+    signal.signal(signal.SIGTERM, interrupt)
+    with joined(configuration.ray.address or NEW_CLUSTER, shows_logs=configuration.server.log_level == "debug"):
+        try:
+            deploy(configuration)
+            print(f"specserve: ready on {address_of(configuration)}", flush=True)
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            announce("stopping")
+            return 0
+        finally:
+            remove(configuration.ray.name)
+
+
+def update(configuration: Configuration) -> int:
+    from specserve_ray.cluster import THIS_CLUSTER, deploy, joined
+
+    with joined(configuration.ray.address or THIS_CLUSTER):
+        deploy(configuration)
+    print(f"specserve: updated on {address_of(configuration)}", flush=True)
+    return 0
+
+
+def down(configuration: Configuration) -> int:
+    from specserve_ray.cluster import THIS_CLUSTER, joined, remove
+
+    with joined(configuration.ray.address or THIS_CLUSTER):
+        remove(configuration.ray.name)
+    return 0
+
+
+def interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def address_of(configuration: Configuration) -> str:
+    server = configuration.server
+    host = f"[{server.host}]" if ":" in server.host else server.host
+    return f"http://{host}:{server.port}{server.root_path}"

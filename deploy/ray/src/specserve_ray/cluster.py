@@ -1,0 +1,52 @@
+"""A Ray cluster, joined or started, and the application in it."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+import ray
+from ray import serve
+
+from specserve_ray.application import build_app
+from specserve_ray.names import NAMESPACE, actor_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from specserve_ray.config import Configuration
+
+USAGE_STATISTICS = "RAY_USAGE_STATS_ENABLED"
+"""Ray reports how it is used unless this is 0; specserve leaves the choice to whoever sets it."""
+
+
+NEW_CLUSTER, THIS_CLUSTER = "local", "auto"
+"""Addresses: one that is started here, and the one that runs on this machine."""
+
+
+@contextmanager
+def joined(address: str, *, shows_logs: bool = False) -> Iterator[None]:
+    """Of a cluster that was started here nothing is left. Raises ConnectionError where there is none at the address."""
+    os.environ.setdefault(USAGE_STATISTICS, "0")
+    started = {"include_dashboard": False} if address == NEW_CLUSTER else {}
+    ray.init(address=address, log_to_driver=shows_logs, logging_level="WARNING", **started)
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def deploy(configuration: Configuration) -> None:
+    """Returns once every replica is ready; replaces a running application of the same name, a replica after the other.
+    Raises RuntimeError where Ray gives it up."""
+    server = configuration.server
+    serve.start(proxy_location=configuration.ray.proxies, http_options={"host": server.host, "port": server.port})
+    serve.run(build_app(configuration), name=configuration.ray.name, route_prefix="/")
+
+
+def remove(name: str) -> None:
+    """The application and the actor with its changes. Requests may end before."""
+    serve.delete(name)
+    with suppress(ValueError):  # there is none
+        ray.kill(ray.get_actor(actor_name(name), namespace=NAMESPACE))
