@@ -4,6 +4,7 @@
 #   make test       all tests (about 10 minutes on 2 cores); make test-all adds the long sweeps
 #   make test-clients  SDKs and frameworks, unmodified, against a server; CLIENTS="openai llm" for some (docs/testing.md)
 #   make test-routers  smg and vllm-router, unmodified, before two servers (docs/scale.md)
+#   make test-cluster  two replicas on Ray Serve, on this machine, against one server (docs/ray.md)
 #   make fuzz       random combinations for SECONDS=600 from SEED=1; CASE=file replays a failure (docs/testing.md)
 #   make soak       a server with all plugins under mixed clients for MINUTES=30, SEED=1; exit code 1 where anything is
 #                   lost, wrong or left (docs/testing.md)
@@ -24,7 +25,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 # short enough that two pools on the same cores do not stall each other.
 export GOMP_SPINCOUNT ?= 20000
 
-.PHONY: demo serve test test-all test-clients test-routers fuzz soak lint pages proofs wheels bench bench-peers gpu-check \
+.PHONY: demo serve test test-all test-clients test-cluster test-routers fuzz soak lint pages proofs wheels bench bench-peers gpu-check \
 	native-where-possible clean
 
 # The demo and the server run without the native plugins where these cannot be built; the tests need them.
@@ -53,6 +54,10 @@ test-clients: $(VENV)/.dev
 test-routers: $(VENV)/.dev
 	@$(BIN)/python tests/routers/install.py
 	$(BIN)/python -m pytest -c tests/routers/pytest.ini tests/routers -q -s
+
+# Ray is installed once, into build/cluster/venv, which sees what .venv has.
+test-cluster: $(VENV)/.dev
+	@$(BIN)/python tests/cluster/run.py
 
 # One thread unless a trial sets more: its models are tiny.
 SECONDS ?= 600
@@ -148,7 +153,12 @@ native-where-possible: $(VENV)/.product
 	    then $(MAKE) --no-print-directory $(NATIVE); \
 	    else echo "== going on without: the text is the same, it only comes slower"; fi
 
-$(VENV)/.dev: pyproject.toml template/pyproject.toml $(PURE:%=%/pyproject.toml) $(VENV)/.product | $(NATIVE) $(VENV)/.eagle
+# Without Ray: what is tested of it in make test needs none.
+$(VENV)/.ray: deploy/ray/pyproject.toml | $(VENV)/.product
+	@$(PIP) install -q --no-deps -e deploy/ray
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml template/pyproject.toml $(PURE:%=%/pyproject.toml) $(VENV)/.product | $(NATIVE) $(VENV)/.eagle $(VENV)/.ray
 	@echo "== installing the development group, the plugins without native code and the plugin template"
 	@$(PIP) install -q --upgrade "pip>=25.1"
 	@$(PIP) install -q --group dev $(PURE:%=-e %) -e template

@@ -14,8 +14,8 @@ from specserve_ray.corpora import all_corpora
 from specserve_ray.errors import NONE_READY, RESPONSES, error_answer
 from specserve_ray.everywhere import all_load, all_metrics, first_refusal
 from specserve_ray.forwarding import forward, path_of
+from specserve_ray.policies import find_policy
 from specserve_ray.prompts import routing_key
-from specserve_ray.router import POLICIES
 from specserve_ray.stored_responses import StoredResponses
 from specserve_server.app.middlewares.loading import HEALTH_PATHS
 
@@ -103,5 +103,5 @@ class Answering:
 
     def is_without_replicas(self) -> bool:
         """False before anything is known: Serve tells of replicas at the first request."""
-        policy = POLICIES.get(self.app_name)
+        policy = find_policy(self.app_name)
         return policy is not None and not policy.ids

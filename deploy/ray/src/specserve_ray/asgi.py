@@ -24,6 +24,8 @@ ENCODING = "latin-1"
 
 OF_RAY = ("date", "server", "x-request-id")
 """Headers that Ray's proxy sets on every answer; the request's id is its own then, or the client's."""
+REPLICA = "X-Specserve-Replica"
+"""The header that says which replica answers, or one of those that do."""
 
 
 class ClientLeftError(Exception):
@@ -58,9 +60,8 @@ async def read_body(receive: Receive, most: int) -> bytes:
 async def send_answer(send: Send, parts: AsyncIterator[Head | bytes]) -> None:
     async for part in parts:
         if isinstance(part, Head):
-            headers = [
-                (name.encode(ENCODING), value.encode(ENCODING)) for name, value in end_to_end(part.headers, OF_RAY)
-            ]
+            kept = (*end_to_end(part.headers, OF_RAY), (REPLICA, part.replica))
+            headers = [(name.lower().encode(ENCODING), value.encode(ENCODING)) for name, value in kept]
             await send({"type": "http.response.start", "status": part.status, "headers": headers})
         else:
             await send({"type": "http.response.body", "body": part, "more_body": True})

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-import msgspec
 import ray
 from ray import serve
 from ray.exceptions import ActorDiedError
 
 from specserve_ray.change_log import ChangeLog, MadeChange
 from specserve_ray.change_routes import inverse, read_change
+from specserve_ray.changes_wire import Applied, LoggedChanges
 from specserve_ray.errors import NONE_READY, error_answer, explained
 from specserve_ray.names import NAMESPACE, REPLICAS, actor_name
 
@@ -31,19 +31,6 @@ TIMEOUT_SECONDS = 120.0
 """How long replicas may take for a change."""
 
 
-class Applied(msgspec.Struct, frozen=True):
-    answer: Answer
-    number: int
-    """Of the last change; replicas that have not made it must do so before they serve the client's next request."""
-
-
-class LoggedChanges(msgspec.Struct, frozen=True):
-    number: int
-    """Of the last change."""
-    made: Sequence[MadeChange]
-    """Those after the number that was asked for."""
-
-
 class Changes:
     """Its public methods are called from other processes."""
 
@@ -54,7 +41,7 @@ class Changes:
         """Held while a change is made."""
 
     async def since(self, number: int) -> LoggedChanges:
-        return LoggedChanges(self.log.number, self.log.since(number))
+        return LoggedChanges(self.log.number, tuple(self.log.since(number)))
 
     async def restore(self, made: Sequence[MadeChange]) -> None:
         """What a replica knows; ignored unless it is newer."""

@@ -8,6 +8,8 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from specserve.announcements import announce, announce_failure
 from specserve.errors import ConfigError
 
@@ -58,19 +60,23 @@ def add(
 
 def up(configuration: Configuration) -> int:
     """Until a signal. What was started here ends with it."""
-    from specserve_ray.cluster import NEW_CLUSTER, deploy, joined, remove  # Ray takes seconds
+    from specserve_ray.cluster import NEW_CLUSTER, deploy, find_port, joined, remove  # Ray takes seconds
 
-    signal.signal(signal.SIGTERM, interrupt)
-    with joined(configuration.ray.address or NEW_CLUSTER, shows_logs=configuration.server.log_level == "debug"):
+    server, cluster = configuration.server, configuration.ray.address or NEW_CLUSTER
+    if cluster == NEW_CLUSTER:
+        configuration = replace(configuration, server=replace(server, port=find_port(server.host, server.port)))
+    with joined(cluster, shows_logs=server.log_level == "debug"):
+        for number in (signal.SIGINT, signal.SIGTERM):  # Ray has set its own; a job in the background ignores SIGINT
+            signal.signal(number, interrupt)
         try:
             deploy(configuration)
             print(f"specserve: ready on {address_of(configuration)}", flush=True)
             threading.Event().wait()
         except KeyboardInterrupt:
             announce("stopping")
-            return 0
         finally:
             remove(configuration.ray.name)
+    return 0
 
 
 def update(configuration: Configuration) -> int:

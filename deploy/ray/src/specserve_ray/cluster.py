@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import socket
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import ray
 from ray import serve
 
+from specserve.errors import ConfigError
 from specserve_ray.application import build_app
 from specserve_ray.names import NAMESPACE, actor_name
+from specserve_server.app.listening import reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +26,19 @@ USAGE_STATISTICS = "RAY_USAGE_STATS_ENABLED"
 
 NEW_CLUSTER, THIS_CLUSTER = "local", "auto"
 """Addresses: one that is started here, and the one that runs on this machine."""
+
+
+def find_port(host: str, port: int) -> int:
+    """The port, or a free one for 0. Raises ConfigError: several proxies of Ray could share a port without a word."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise ConfigError(f"[server] cannot listen on {host}:{port}: {reason(error)}. Choose another.") from None
+        found: int = probe.getsockname()[1]
+        return found
 
 
 @contextmanager

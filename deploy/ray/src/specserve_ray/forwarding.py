@@ -14,12 +14,14 @@ from ray.serve.exceptions import RayServeException
 
 from specserve_ray.errors import DIED, error_answer, last_event
 from specserve_ray.prompts import GENERATING
-from specserve_ray.wire import ForwardedRequest, Head
+from specserve_ray.wire import Head
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from ray.serve.handle import DeploymentHandle
+
+    from specserve_ray.wire import ForwardedRequest
 
 logger = logging.getLogger(__name__)
 FAILURES = (RayError, RayServeException)
@@ -43,6 +45,7 @@ async def forward(replicas: DeploymentHandle, request: ForwardedRequest) -> Asyn
             except FAILURES as error:
                 logger.warning("%s %s: no answer at attempt %d: %s", request.method, request.path, attempt + 1, error)
                 continue
+            assert isinstance(head, Head), "it comes first"
             yield head
             async with aclosing(finished(parts, request, head)) as body:
                 async for part in body:

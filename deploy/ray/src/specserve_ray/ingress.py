@@ -41,7 +41,7 @@ class IngressApp:
 class Ingress:
     """Serve serves what it builds."""
 
-    async def __init__(self, replicas: DeploymentHandle, configuration: Configuration) -> None:
+    def __init__(self, replicas: DeploymentHandle, configuration: Configuration) -> None:
         app_name = serve.get_replica_context().app_name
         answering = Answering(replicas, find_changes(app_name), app_name, configuration)
         self.app_of_clients = IngressApp(answering, configuration.server)

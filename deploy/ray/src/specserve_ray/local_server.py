@@ -44,7 +44,7 @@ class LocalServer(NamedTuple):
     replica: str
 
     async def send(self, request: ForwardedRequest) -> AsyncGenerator[Head | bytes, None]:
-        """The head, then the body as it comes. Closing the generator closes the connection, which aborts the request."""
+        """The head, then the body as it comes. Closing the generator closes the connection: that aborts the request."""
         url = URL(ANY_HOST + request.path, encoded=True)
         sent = end_to_end(request.headers, without=("host", "content-length"))
         async with self.session.request(

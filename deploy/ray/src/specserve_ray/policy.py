@@ -113,7 +113,7 @@ class Policy:
             yield "prefix", list(islice(match.replicas, MAX_COMPARED))
         yield "adapter", list(islice(self.by_adapter.get(key.adapter, ()), MAX_COMPARED))
         last = self.last_of_namespace.get(key.namespace)
-        if last in self.loads.known:
+        if last is not None and last in self.loads.known:
             yield "namespace", [last]
 
     def by_load(self, key: RoutingKey) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve_ray.router import POLICIES
+from specserve_ray.policies import find_policy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def policy_metrics(app_name: str) -> str:
     """Empty before its first request."""
-    policy = POLICIES.get(app_name)
+    policy = find_policy(app_name)
     if policy is None:
         return ""
     reasons = {f'{{reason="{reason}"}}': count for reason, count in sorted(policy.reasons.items())}

@@ -1,4 +1,4 @@
-"""From a request to what a router is told of it. Reads the JSON of prompts as text, which is never rendered or tokenized.
+"""From a request to what a router is told of it. The JSON of prompts is read as text, never rendered or tokenized.
 
 The prompts of one conversation begin alike in this form, too: the tools, the instructions, then the messages, each list
 without its end. A replica's KV blocks are of tokens; the text that they stand for begins alike wherever they do.

@@ -36,7 +36,7 @@ class Replica:
     """Ray makes it in a process of its own. It is healthy once its engine is loaded and it has the adapters and corpora
     that clients have loaded before."""
 
-    async def __init__(self, engine: EngineConfig, server: ServerConfig) -> None:
+    async def __init__(self, engine: EngineConfig, server: ServerConfig) -> None:  # type: ignore[misc]  # Serve awaits it
         context = serve.get_replica_context()
         self.key, config = own_key(server)
         self.resources = AsyncExitStack()

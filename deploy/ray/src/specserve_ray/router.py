@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from ray.serve.request_router import RequestRouter
 
+from specserve_ray.policies import keep_policy
 from specserve_ray.policy import Policy
 from specserve_ray.policy_options import PolicyOptions
 from specserve_ray.replica_stats import from_table
@@ -21,13 +22,11 @@ if TYPE_CHECKING:
 
     from ray.serve.request_router import PendingRequest, ReplicaID, RunningReplica
 
-POLICIES: dict[str, Policy] = {}
-"""By application, of this process: others read what they count."""
 
-
-class PolicyRouter(RequestRouter):
+class PolicyRouter(RequestRouter):  # type: ignore[misc]  # Ray may not be installed
     def initialize_state(self, **options: object) -> None:
-        self.policy = POLICIES[self.app_name] = Policy(msgspec.convert(options, PolicyOptions), Random())
+        self.policy = Policy(msgspec.convert(options, PolicyOptions), Random())
+        keep_policy(self.app_name, self.policy)
 
     def update_replicas(self, replicas: list[RunningReplica]) -> None:
         """Called when replicas come, go or report."""

@@ -1,4 +1,4 @@
-"""What passes between the ingress and a replica, as frozen Structs that Ray pickles. Knows neither Ray nor HTTP servers."""
+"""What passes between the ingress and a replica, as frozen Structs that Ray pickles. Knows no Ray and no HTTP."""
 
 from __future__ import annotations
 

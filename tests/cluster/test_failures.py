@@ -1,0 +1,103 @@
+"""A replica is killed: only its requests fail, and another one takes its place."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+import openai
+import pytest
+from served import KEY
+
+if TYPE_CHECKING:
+    from served import Served
+
+    from clients import Client, Json
+
+NUM_REQUESTS = 64
+REPLACED_SECONDS = 30.0
+
+
+class Streamed(NamedTuple):
+    replica: str
+    num_tokens: int
+    error: Json | None
+    is_done: bool
+
+
+async def stream(client: Client, number: int, begun: asyncio.Event) -> Streamed:
+    replica, num_tokens, error, is_done = "", 0, None, False
+    body = {"prompt": f"# request {number}\ndef f():", "max_tokens": 200, "ignore_eos": True, "temperature": 0}
+    async for event in client.events("/v1/completions", **body):
+        if isinstance(event, str):
+            is_done = True
+        elif "replica" in event:
+            replica = event["replica"]
+        elif "error" in event:
+            error = event["error"]
+        else:
+            begun.set()
+            num_tokens += 1
+    return Streamed(replica, num_tokens, error, is_done)
+
+
+async def test_only_the_streams_of_a_killed_replica_end_with_an_error(cluster: Served, replicas: Client) -> None:
+    before = await replicas.replica_ids()
+    begun = [asyncio.Event() for _ in range(NUM_REQUESTS)]
+    streams = [asyncio.create_task(stream(replicas, number, each)) for number, each in enumerate(begun)]
+    await asyncio.gather(*(each.wait() for each in begun))
+    os.kill(cluster.replica_pids[0], signal.SIGKILL)
+    ended = await asyncio.gather(*streams)
+    after = await until_replaced(replicas, before)
+    (killed,) = before - after
+    print(f"{sum(each.replica == killed for each in ended)} of {NUM_REQUESTS} streams were at the killed replica")
+    for each in ended:
+        assert (each.error is not None) == (each.replica == killed)
+        assert each.is_done == (each.error is None)
+        assert each.num_tokens < 200 if each.error else each.num_tokens > 0
+    assert {each.replica for each in ended} == before
+    assert {each.error["type"] for each in ended if each.error} == {"service_unavailable_error"}
+
+
+async def until_replaced(client: Client, before: set[str]) -> set[str]:
+    began = time.monotonic()
+    async with asyncio.timeout(REPLACED_SECONDS):
+        while len(found := await client.replica_ids()) < len(before) or found == before:
+            await asyncio.sleep(0.2)
+    print(f"replaced after {time.monotonic() - began:.1f} s")
+    return found
+
+
+async def test_requests_without_an_answer_yet_go_to_the_other_replica(cluster: Served, replicas: Client) -> None:
+    before = await replicas.replica_ids()
+    async with openai.AsyncOpenAI(base_url=f"{cluster.url}/v1", api_key=KEY, max_retries=2) as sdk:
+        asked = [
+            asyncio.create_task(
+                sdk.completions.create(model="demo", prompt=f"# {number}\ndef f():", max_tokens=100, temperature=0)
+            )
+            for number in range(NUM_REQUESTS)
+        ]
+        while await replicas.total("vllm:num_requests_running") < NUM_REQUESTS / 2:
+            await asyncio.sleep(0.02)
+        os.kill(cluster.replica_pids[0], signal.SIGKILL)
+        answers = await asyncio.gather(*asked)
+    assert all(answer.choices[0].finish_reason in ("length", "stop") for answer in answers)
+    await until_replaced(replicas, before)
+
+
+async def test_the_sdk_raises_for_a_stream_that_breaks_off(cluster: Served, replicas: Client) -> None:
+    before = await replicas.replica_ids()
+    async with openai.AsyncOpenAI(base_url=f"{cluster.url}/v1", api_key=KEY) as sdk:
+        answer = await sdk.completions.create(
+            model="demo", prompt="def f():", max_tokens=3000, stream=True, extra_body={"ignore_eos": True}
+        )
+        await anext(answer)
+        for pid in cluster.replica_pids:
+            os.kill(pid, signal.SIGKILL)
+        with pytest.raises(openai.APIError, match="has died; send it again"):
+            async for _ in answer:
+                pass
+    assert not before & await until_replaced(replicas, before)

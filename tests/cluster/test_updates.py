@@ -1,0 +1,62 @@
+"""The application is replaced while it serves, and what clients have loaded is there afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from typing import TYPE_CHECKING
+
+from served import BIN, ENGINE_TABLES, RAY_TABLE
+from test_changes import LOAD, UNLOAD, adapter_texts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from served import Served
+
+    from clients import Client
+
+NUM_CLIENTS = 6
+
+
+async def ask_until(client: Client, stopped: asyncio.Event, number: int) -> list[str]:
+    """What each stream came to: `done`, or what went wrong."""
+    ended = []
+    while not stopped.is_set():
+        last = "nothing"
+        try:
+            async for event in client.events("/v1/completions", prompt=f"# {number} {len(ended)}\n", max_tokens=20):
+                last = "done" if isinstance(event, str) else str(event.get("error", "no end"))
+        except (OSError, AssertionError) as error:
+            last = repr(error)
+        ended.append(last)
+    return ended
+
+
+def update(config: Path, url: str) -> subprocess.CompletedProcess[str]:
+    port = url.rpartition(":")[2]
+    tables = ENGINE_TABLES.replace("port = 0", f"port = {port}")
+    config.write_text(tables + RAY_TABLE.format(replicas=3, address='"auto"'))
+    command = [str(BIN / "specserve-ray"), "update", str(config)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+async def test_an_update_loses_no_request_and_keeps_adapters(cluster: Served, replicas: Client, tmp_path: Path) -> None:
+    assert (await replicas.post(LOAD, lora_name="kept", lora_path="docstrings")).status == 200
+    wanted = set.union(*(await adapter_texts(replicas, "kept")).values())
+    before = await replicas.replica_ids()
+    stopped = asyncio.Event()
+    clients = [asyncio.create_task(ask_until(replicas, stopped, number)) for number in range(NUM_CLIENTS)]
+    done = await asyncio.to_thread(update, tmp_path / "more.toml", cluster.url)
+    assert done.returncode == 0, done.stderr
+    after = await replicas.replica_ids()
+    stopped.set()
+    ended = [each for list_of_one in await asyncio.gather(*clients) for each in list_of_one]
+    print(f"{len(ended)} streams during an update from {len(before)} to {len(after)} replicas")
+    assert len(after) == 3
+    assert not before & after, "every replica is new"
+    assert set(ended) == {"done"}
+    found = await adapter_texts(replicas, "kept")
+    assert len(found) >= 2
+    assert set.union(*found.values()) == wanted
+    assert (await replicas.post(UNLOAD, lora_name="kept")).status == 200
