@@ -87,6 +87,9 @@ class Client:
         return sum(sample.value for sample in await self.metrics() if sample.name == name)
 
     async def replica_ids(self) -> set[str]:
+        """Of those that are ready."""
+        if (await self.send("GET", "/metrics")).status == 503:
+            return set()
         labels = [sample.labels for sample in await self.metrics() if sample.name == "vllm:num_requests_running"]
         return {each["replica"] for each in labels}
 

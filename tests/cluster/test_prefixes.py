@@ -31,7 +31,7 @@ async def hit_rate(client: Client) -> tuple[float, list[set[str]]]:
     names = ("vllm:prefix_cache_hits_total", "vllm:prefix_cache_queries_total")
     before = [await client.total(name) for name in names]
     replicas = await asyncio.gather(*(converse(client, subject) for subject in SUBJECTS.split()))
-    hits, queries = (await client.total(name) - old for name, old in zip(names, before, strict=True))
+    hits, queries = [await client.total(name) - old for name, old in zip(names, before, strict=True)]
     return hits / queries, replicas
 
 
