@@ -43,6 +43,7 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     add(commands, "up", up, "serve until Ctrl-C, in a cluster of this machine or in a running one")
     add(commands, "update", update, "replace the application of a running cluster, one replica after the other")
+    add(commands, "status", status, "the replicas of an application in a running cluster, by state")
     add(commands, "down", down, "end the application of a running cluster")
     return parser
 
@@ -94,6 +95,16 @@ def down(configuration: Configuration) -> int:
     with joined(configuration.ray.address or THIS_CLUSTER):
         remove(configuration.ray.name)
     return 0
+
+
+def status(configuration: Configuration) -> int:
+    """1 unless the application is running."""
+    from specserve_ray.cluster import THIS_CLUSTER, joined, read_status
+
+    with joined(configuration.ray.address or THIS_CLUSTER):
+        found = read_status(configuration.ray.name)
+    print(*found.lines, sep="\n")
+    return 0 if found.is_running else 1
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import ray
 from ray import serve
@@ -59,6 +59,22 @@ def deploy(configuration: Configuration) -> None:
     server = configuration.server
     serve.start(proxy_location=configuration.ray.proxies, http_options={"host": server.host, "port": server.port})
     serve.run(build_app(configuration), name=configuration.ray.name, route_prefix="/")
+
+
+class Status(NamedTuple):
+    lines: tuple[str, ...]
+    is_running: bool
+
+
+def read_status(name: str) -> Status:
+    application = serve.status().applications.get(name)
+    if application is None:
+        return Status((f"{name}: there is no such application",), False)
+    lines = [f"{name}: {application.status.value} {application.message}".rstrip()]
+    for deployment, found in application.deployments.items():
+        states = ", ".join(f"{count} {state}" for state, count in found.replica_states.items())
+        lines.append(f"  {deployment}: {found.status.value}, replicas: {states or 'none'}")
+    return Status(tuple(lines), application.status.value == "RUNNING")
 
 
 def remove(name: str) -> None:

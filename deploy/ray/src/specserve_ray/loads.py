@@ -23,9 +23,10 @@ class ReplicaLoad:
 
     @property
     def load(self) -> float:
-        """In requests. Those that wait count twice; the share of KV blocks in use decides between equals."""
+        """In requests, at least those of this router. Those that wait count twice; the share of KV blocks in use
+        decides between equals."""
         since = self.num_running - self.num_running_then
-        return max(0, self.stats.num_requests + since) + self.stats.num_waiting + self.stats.kv_usage
+        return max(self.num_running, self.stats.num_requests + since) + self.stats.num_waiting + self.stats.kv_usage
 
 
 class Loads:

@@ -65,8 +65,8 @@ class Policy:
 
     def report(self, id: str, stats: ReplicaStats) -> None:
         before = self.loads.stats_of(id)
-        if before is stats:
-            return
+        if before == stats and id in self.loads.known:
+            return  # another replica has reported
         for adapter in before.adapters:
             self.forget_adapter(adapter, id)
         for adapter in stats.adapters:

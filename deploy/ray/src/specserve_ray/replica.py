@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import secrets
 from contextlib import AsyncExitStack, aclosing, nullcontext
@@ -50,6 +51,7 @@ class Replica:
         self.changing = asyncio.Lock()
         self.tentative: MadeChange | None = None
         """Made here, and perhaps undone if another replica refuses it."""
+        self.report_numbers = itertools.count(1)
         await self.catch_up()
 
     async def stream(self, request: ForwardedRequest) -> AsyncGenerator[Head | bytes, None]:
@@ -118,7 +120,7 @@ class Replica:
         await self.catch_up()
 
     def record_routing_stats(self) -> dict[str, object]:
-        return to_table(stats_of(self.local.state))
+        return to_table(stats_of(self.local.state, next(self.report_numbers)))
 
     async def __del__(self) -> None:
         """Serve calls it once the replica has no request any more."""

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 class ReplicaStats(msgspec.Struct, frozen=True, kw_only=True):
     """As the policy reads it. The defaults are those of a replica that has not reported yet."""
 
+    number: int = 0
+    """Of the report. Routers are told of all replicas whenever one has reported."""
     num_requests: int = 0
     """That run or wait in the engine."""
     num_waiting: int = 0
@@ -26,11 +28,12 @@ class ReplicaStats(msgspec.Struct, frozen=True, kw_only=True):
     """Those that requests are under now."""
 
 
-def stats_of(state: ServerState) -> ReplicaStats:
+def stats_of(state: ServerState, number: int) -> ReplicaStats:
     engine = state.engine
     assert engine is not None, "a replica reports once it serves"
     metrics, cache, use = engine.metrics, engine.cache_info, engine.adapter_use()
     return ReplicaStats(
+        number=number,
         num_requests=engine.num_requests,
         num_waiting=metrics.num_requests_waiting,
         kv_usage=metrics.kv_cache_usage,
