@@ -79,6 +79,7 @@ PUBLISHED = tuple(
         "plugins/kv_events",
         "plugins/lora",
         "plugins/ngram",
+        "deploy/ray",
     )
 )
 """Not `template/`, which is an example."""

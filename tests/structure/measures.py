@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-PRODUCT = ("checks", "core", "draft_models", "server", "workbench", "demo", "plugins", "template")
+PRODUCT = ("checks", "core", "draft_models", "server", "workbench", "demo", "plugins", "deploy", "template")
 BUILT = {"build", ".venv", "__pycache__"}
 CODE = {".py", ".cpp", ".hpp"}
 

@@ -13,7 +13,9 @@ import pytest
 import specserve
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = sorted(path.parent for pattern in ("*", "plugins/*") for path in ROOT.glob(f"{pattern}/pyproject.toml"))
+FOLDERS = sorted(
+    path.parent for pattern in ("*", "plugins/*", "deploy/*") for path in ROOT.glob(f"{pattern}/pyproject.toml")
+)
 PUBLISHED = [folder for folder in FOLDERS if folder != ROOT / "template"]
 PLUGINS = [folder for folder in FOLDERS if folder.parent == ROOT / "plugins" or folder == ROOT / "template"]
 
@@ -57,6 +59,7 @@ def test_the_server_needs_the_core_and_the_workbench_and_they_need_no_server() -
     assert needs(ROOT / "core", "specserve-checks")
     assert needs(ROOT / "checks")
     assert needs(ROOT / "demo")
+    assert needs(ROOT / "deploy" / "ray", "specserve")
 
 
 @pytest.mark.parametrize("folder", PUBLISHED, ids=lambda folder: folder.name)

@@ -14,11 +14,18 @@ from specserve_server.cli import build_parser
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     page
-    for pattern in ("*.md", "docs/*.md", "docs/plugins/*.md", "*/README.md", "plugins/*/README.md")
+    for pattern in (
+        "*.md",
+        "docs/*.md",
+        "docs/plugins/*.md",
+        "*/README.md",
+        "plugins/*/README.md",
+        "deploy/*/README.md",
+    )
     for page in ROOT.glob(pattern)
     if page.parent.name != "build"
 )
-FOLDERS = "benchmarks|checks|core|demo|docs|draft_models|plugins|server|template|tests|tools|workbench"
+FOLDERS = "benchmarks|checks|core|demo|deploy|docs|draft_models|plugins|server|template|tests|tools|workbench"
 
 
 def found(page: Path, pattern: str) -> set[str]:

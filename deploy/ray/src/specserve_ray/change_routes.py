@@ -83,5 +83,5 @@ def removal_of(change: Change) -> Change:
         body = msgspec.json.encode({"lora_name": change.name})
         request = ForwardedRequest("POST", UNLOAD, JSON_HEADERS, body)
     else:
-        request = ForwardedRequest("DELETE", f"{CORPORA}/{quote(change.name, safe='')}", (), b"")
+        request = ForwardedRequest("DELETE", f"{CORPORA}/{quote(change.name, safe='')}", JSON_HEADERS, b"")
     return Change(request, change.kind, change.name, removes=True)
