@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import aiohttp
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 DONE = "[DONE]"
-IDLE_SECONDS = 10.0
+IDLE_SECONDS, REPLACED_SECONDS = 10.0, 30.0
 
 
 class Answer(NamedTuple):
@@ -97,3 +98,12 @@ class Client:
         async with asyncio.timeout(IDLE_SECONDS):
             while await self.total("vllm:kv_cache_usage_perc") or (await self.send("GET", "/load")).json["server_load"]:
                 await asyncio.sleep(0.05)
+
+
+async def until_replaced(client: Client, before: set[str]) -> set[str]:
+    began = time.monotonic()
+    async with asyncio.timeout(REPLACED_SECONDS):
+        while len(found := await client.replica_ids()) < len(before) or found == before:
+            await asyncio.sleep(0.2)
+    print(f"replaced after {time.monotonic() - began:.1f} s")
+    return found

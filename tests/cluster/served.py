@@ -5,6 +5,7 @@ Owns their configuration, their start and their end. What they run in is found i
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -34,6 +35,7 @@ port = 0
 api_key = "{KEY}"
 max_body_bytes = 1000000
 """
+HEALTH_CHECK_SECONDS = 1.0
 RAY_TABLE = """
 [ray]
 replicas = {replicas}
@@ -47,7 +49,14 @@ address = {address}
 class Served(NamedTuple):
     url: str
     process: subprocess.Popen[str]
-    config: Path
+    log: Path
+
+    @property
+    def address(self) -> str:
+        """Of the Ray cluster."""
+        found = re.search(r"the cluster is at (\S+),", self.log.read_text())
+        assert found is not None
+        return found[1]
 
     def pids(self, words: str) -> list[int]:
         """Of the processes below it whose command lines have these words."""
@@ -62,7 +71,7 @@ class Served(NamedTuple):
 def ray_cluster(folder: Path) -> Iterator[Served]:
     config = folder / "cluster.toml"
     config.write_text(ENGINE_TABLES + RAY_TABLE.format(replicas=2, address='"local"'))
-    with running([str(BIN / "specserve-ray"), "up", str(config)], config, folder / "cluster.log") as served:
+    with running([str(BIN / "specserve-ray"), "up", str(config)], folder / "cluster.log") as served:
         yield served
 
 
@@ -71,17 +80,17 @@ def plain_server(folder: Path) -> Iterator[Served]:
     config = folder / "plain.toml"
     config.write_text(ENGINE_TABLES)
     command = [sys.executable, "-m", "specserve", "serve", "--config", str(config)]
-    with running(command, config, folder / "plain.log") as served:
+    with running(command, folder / "plain.log") as served:
         yield served
 
 
 @contextmanager
-def running(command: Sequence[str], config: Path, log: Path) -> Iterator[Served]:
+def running(command: Sequence[str], log: Path) -> Iterator[Served]:
     """Ready when it yields, ended by SIGTERM. Its end is checked: code 0, and nothing is left of it."""
     with log.open("w") as file:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=file, text=True)
         try:
-            yield Served(ready_url(process, log), process, config)
+            yield Served(ready_url(process, log), process, log)
             below = descendants(process.pid)
         finally:
             process.send_signal(signal.SIGTERM)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import aiohttp
-from served import KEY, command_line
+from served import HEALTH_CHECK_SECONDS, KEY, command_line
+
+from clients import until_replaced
 
 if TYPE_CHECKING:
     from served import Served
@@ -82,6 +86,18 @@ async def test_a_corpus_is_loaded_by_every_replica(cluster: Served, replicas: Cl
     assert [each["name"] for each in (await replicas.send("GET", CORPORA)).json["data"]] == ["letters"]
     assert (await replicas.send("DELETE", f"{CORPORA}/letters")).status == 200
     assert (await replicas.send("GET", f"{CORPORA}/letters")).status == 404
+
+
+async def test_changes_outlive_the_actor_that_keeps_them(cluster: Served, replicas: Client) -> None:
+    assert (await replicas.post(LOAD, lora_name="kept", lora_path="docstrings")).status == 200
+    before = await replicas.replica_ids()
+    (actor,) = cluster.pids("ray::Changes")
+    os.kill(actor, signal.SIGKILL)
+    await asyncio.sleep(2 * HEALTH_CHECK_SECONDS)  # a replica gives the next actor its log
+    os.kill(cluster.replica_pids[0], signal.SIGKILL)
+    await until_replaced(replicas, before)
+    assert set(await adapter_texts(replicas, "kept")) == await replicas.replica_ids()
+    assert (await replicas.post(UNLOAD, lora_name="kept")).status == 200
 
 
 async def until_ready(client: Client, name: str) -> Answer:

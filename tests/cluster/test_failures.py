@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import time
 from typing import TYPE_CHECKING, NamedTuple
 
 import openai
 import pytest
 from served import KEY
+
+from clients import until_replaced
 
 if TYPE_CHECKING:
     from served import Served
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from clients import Client, Json
 
 NUM_REQUESTS = 64
-REPLACED_SECONDS = 30.0
 
 
 class Streamed(NamedTuple):
@@ -60,15 +60,6 @@ async def test_only_the_streams_of_a_killed_replica_end_with_an_error(cluster: S
         assert each.num_tokens < 200 if each.error else each.num_tokens > 0
     assert {each.replica for each in ended} == before
     assert {each.error["type"] for each in ended if each.error} == {"service_unavailable_error"}
-
-
-async def until_replaced(client: Client, before: set[str]) -> set[str]:
-    began = time.monotonic()
-    async with asyncio.timeout(REPLACED_SECONDS):
-        while len(found := await client.replica_ids()) < len(before) or found == before:
-            await asyncio.sleep(0.2)
-    print(f"replaced after {time.monotonic() - began:.1f} s")
-    return found
 
 
 async def test_requests_without_an_answer_yet_go_to_the_other_replica(cluster: Served, replicas: Client) -> None:

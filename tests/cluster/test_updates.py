@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import subprocess
 from typing import TYPE_CHECKING
 
+import aiohttp
 from served import BIN, ENGINE_TABLES, RAY_TABLE
 from test_changes import LOAD, UNLOAD, adapter_texts
 
@@ -27,7 +30,7 @@ async def ask_until(client: Client, stopped: asyncio.Event, number: int) -> list
         try:
             async for event in client.events("/v1/completions", prompt=f"# {number} {len(ended)}\n", max_tokens=20):
                 last = "done" if isinstance(event, str) else str(event.get("error", "no end"))
-        except (OSError, AssertionError) as error:
+        except (OSError, AssertionError, aiohttp.ClientError) as error:
             last = repr(error)
         ended.append(last)
     return ended
@@ -41,12 +44,13 @@ async def until_there_are(number: int, client: Client) -> set[str]:
     return found
 
 
-def update(config: Path, url: str) -> subprocess.CompletedProcess[str]:
-    port = url.rpartition(":")[2]
+def update(config: Path, cluster: Served) -> subprocess.CompletedProcess[str]:
+    port = cluster.url.rpartition(":")[2]
     tables = ENGINE_TABLES.replace("port = 0", f"port = {port}")
-    config.write_text(tables + RAY_TABLE.format(replicas=3, address='"auto"'))
+    config.write_text(tables + RAY_TABLE.format(replicas=3, address=json.dumps(cluster.address)))
     command = [str(BIN / "specserve-ray"), "update", str(config)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    environment = {**os.environ, "RAY_AUTH_MODE": "token"}  # Ray's own default for a new cluster, and for no address
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, check=False)
 
 
 async def test_an_update_loses_no_request_and_keeps_adapters(cluster: Served, replicas: Client, tmp_path: Path) -> None:
@@ -55,7 +59,7 @@ async def test_an_update_loses_no_request_and_keeps_adapters(cluster: Served, re
     before = await replicas.replica_ids()
     stopped = asyncio.Event()
     clients = [asyncio.create_task(ask_until(replicas, stopped, number)) for number in range(NUM_CLIENTS)]
-    done = await asyncio.to_thread(update, tmp_path / "more.toml", cluster.url)
+    done = await asyncio.to_thread(update, tmp_path / "more.toml", cluster)
     assert done.returncode == 0, done.stderr
     after = await until_there_are(3, replicas)
     stopped.set()

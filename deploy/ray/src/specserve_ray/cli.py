@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from specserve_ray.config import Configuration
 
 LOGS = "/tmp/ray/session_latest/logs/serve"
+TOKEN = "A cluster that wants a token is joined at its address with RAY_AUTH_MODE=token."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         announce_failure(str(error))
         return 2
     except (RuntimeError, ConnectionError) as error:  # of Ray
-        announce_failure(f"Ray: {error}\nIts logs may say why: {LOGS}.")
+        announce_failure(f"Ray: {error}. Its logs may say why: {LOGS}. {TOKEN}")
         return 1
 
 
@@ -61,7 +62,14 @@ def add(
 
 def up(configuration: Configuration) -> int:
     """Until a signal. What was started here ends with it."""
-    from specserve_ray.cluster import NEW_CLUSTER, deploy, find_port, joined, remove  # Ray takes seconds
+    from specserve_ray.cluster import (  # Ray takes seconds
+        NEW_CLUSTER,
+        cluster_address,
+        deploy,
+        find_port,
+        joined,
+        remove,
+    )
 
     server, cluster = configuration.server, configuration.ray.address or NEW_CLUSTER
     if cluster == NEW_CLUSTER:
@@ -71,6 +79,7 @@ def up(configuration: Configuration) -> int:
             signal.signal(number, interrupt)
         try:
             deploy(configuration)
+            announce(f"the cluster is at {cluster_address()}, for update, status and down")
             print(f"specserve: ready on {address_of(configuration)}", flush=True)
             threading.Event().wait()
         except KeyboardInterrupt:

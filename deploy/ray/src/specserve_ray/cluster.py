@@ -53,6 +53,12 @@ def joined(address: str, *, shows_logs: bool = False) -> Iterator[None]:
         ray.shutdown()
 
 
+def cluster_address() -> str:
+    """Of the cluster that was joined."""
+    address: str = ray.get_runtime_context().gcs_address
+    return address
+
+
 def deploy(configuration: Configuration) -> None:
     """Returns once every replica is ready; replaces a running application of the same name, a replica after the other.
     Raises RuntimeError where Ray gives it up."""
