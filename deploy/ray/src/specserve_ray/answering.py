@@ -37,6 +37,7 @@ class Answering:
         self, replicas: DeploymentHandle, changes: ActorHandle, app_name: str, configuration: Configuration
     ) -> None:
         self.replicas, self.changes, self.app_name = replicas, changes, app_name
+        self.streams = replicas.options(method_name="stream", stream=True)
         self.configuration = configuration
         self.stored = StoredResponses(replicas)
         self.num_changes = 0
@@ -80,7 +81,7 @@ class Answering:
         path, settings = path_of(request), self.configuration
         key = routing_key(path, request.body, settings.base_names, settings.ray.routing.block_bytes)
         key = replace(key, wanted=await self.stored.holder(request))
-        parts = forward(self.replicas, replace(request, key=key))
+        parts = forward(self.streams, replace(request, key=key))
         async with aclosing(self.stored.watched(parts) if path == RESPONSES else parts) as passed, aclosing(parts):
             async for part in passed:
                 yield part

@@ -59,7 +59,7 @@ def build_app(configuration: Configuration) -> Application:
         graceful_shutdown_timeout_s=configuration.server.drain_seconds,
         logging_config=logs,
     )
-    return ingress.bind(replicas.bind(configuration.replica_engine, configuration.server), configuration)
+    return ingress.bind(replicas.bind(configuration), configuration)
 
 
 def actor_options(configuration: Configuration) -> dict[str, object]:

@@ -87,6 +87,8 @@ class RayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Seconds."""
     stats_period: Annotated[float, MoreThanZero()] = 1.0
     """Seconds between the reports of a replica's load to the routers."""
+    chunk_interval: Annotated[float, AtLeast(0)] = 0.0
+    """Seconds between two parts of a stream: events that come in between are sent together, which costs Ray less."""
     queue_seconds: Annotated[float, AtLeast(0)] = 30.0
     """How long a request waits where no replica is ready, before it is answered 503."""
     broadcast: tuple[str, ...] = ("/reset_prefix_cache",)

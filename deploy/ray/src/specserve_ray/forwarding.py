@@ -33,13 +33,14 @@ class BrokenAnswerError(Exception):
     """The answer has begun and cannot be finished: the connection is to be closed."""
 
 
-async def forward(replicas: DeploymentHandle, request: ForwardedRequest) -> AsyncGenerator[Head | bytes, None]:
-    """The head, then the body. Closing it aborts the request. Raises BrokenAnswerError."""
+async def forward(streams: DeploymentHandle, request: ForwardedRequest) -> AsyncGenerator[Head | bytes, None]:
+    """The head, then the body. Closing it aborts the request. `streams`: a handle of the replicas' method `stream`.
+    Raises BrokenAnswerError."""
     is_safe = request.method in ("GET", "HEAD") or path_of(request) in GENERATING
     request = replace(request, key=replace(request.key, id=uuid4().hex))
     for attempt in range(2 if is_safe else 1):
         tried = replace(request, key=replace(request.key, attempt=attempt))
-        async with aclosing(forward_once(replicas, tried)) as parts:
+        async with aclosing(forward_once(streams, tried)) as parts:
             try:
                 head = await anext(parts)
             except FAILURES as error:
@@ -73,8 +74,8 @@ async def finished(
         yield last_event(DIED, path_of(request), last)
 
 
-async def forward_once(replicas: DeploymentHandle, request: ForwardedRequest) -> AsyncGenerator[Head | bytes, None]:
-    response = replicas.options(method_name="stream", stream=True).remote(request)
+async def forward_once(streams: DeploymentHandle, request: ForwardedRequest) -> AsyncGenerator[Head | bytes, None]:
+    response = streams.remote(request)
     try:
         async for part in response:
             yield part

@@ -6,6 +6,7 @@ request as it does there.
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -42,6 +43,8 @@ class LocalServer(NamedTuple):
     session: aiohttp.ClientSession
     state: ServerState
     replica: str
+    chunk_interval: float
+    """Seconds between two parts of a body: what comes in between is one part."""
 
     async def send(self, request: ForwardedRequest) -> AsyncGenerator[Head | bytes, None]:
         """The head, then the body as it comes. Closing the generator closes the connection: that aborts the request."""
@@ -53,6 +56,8 @@ class LocalServer(NamedTuple):
             yield Head(response.status, end_to_end(response.headers.items()), self.replica)
             async for chunk in response.content.iter_any():
                 yield chunk
+                if self.chunk_interval:
+                    await asyncio.sleep(self.chunk_interval)  # the reader keeps what comes
 
     async def answer(self, request: ForwardedRequest) -> Answer:
         head, body = None, []
@@ -67,7 +72,7 @@ class LocalServer(NamedTuple):
 
 @asynccontextmanager
 async def serve_locally(
-    start: Callable[[], Awaitable[EngineClient]], config: ServerConfig, replica: str
+    start: Callable[[], Awaitable[EngineClient]], config: ServerConfig, replica: str, chunk_interval: float
 ) -> AsyncIterator[LocalServer]:
     """Ready when it yields. Raises what stops the engine from loading."""
     app = make_app(await start(), config)
@@ -82,6 +87,6 @@ async def serve_locally(
                 async with aiohttp.ClientSession(
                     connector=connector, timeout=timeout, auto_decompress=False, skip_auto_headers=AUTOMATIC
                 ) as session:
-                    yield LocalServer(session, app[STATE], replica)
+                    yield LocalServer(session, app[STATE], replica, chunk_interval)
         finally:
             await runner.cleanup()

@@ -24,9 +24,10 @@ from specserve_server.load_progress import LoadProgress
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from specserve.config import EngineConfig
+    from specserve.engine.async_engine import AsyncEngine
     from specserve_ray.change_log import MadeChange
     from specserve_ray.change_routes import Change
+    from specserve_ray.config import Configuration
     from specserve_ray.wire import Answer, ForwardedRequest, Head
     from specserve_server.config import ServerConfig
 
@@ -37,13 +38,17 @@ class Replica:
     """Ray makes it in a process of its own. It is healthy once its engine is loaded and it has the adapters and corpora
     that clients have loaded before."""
 
-    async def __init__(self, engine: EngineConfig, server: ServerConfig) -> None:  # type: ignore[misc]  # Serve awaits it
+    async def __init__(self, configuration: Configuration) -> None:  # type: ignore[misc]  # Serve awaits it
+        async def load() -> AsyncEngine:
+            return await start_engine(configuration.replica_engine, LoadProgress())
+
+        server = configuration.server
         context = serve.get_replica_context()
         self.key, config = own_key(server)
         self.resources = AsyncExitStack()
         self.resources.enter_context(nullcontext() if server.access_log == "none" else access_log_on_stderr())
         self.local = await self.resources.enter_async_context(
-            serve_locally(lambda: start_engine(engine, LoadProgress()), config, context.replica_id.unique_id)
+            serve_locally(load, config, context.replica_id.unique_id, configuration.ray.chunk_interval)
         )
         self.changes = find_changes(context.app_name)
         self.log = ChangeLog()
