@@ -97,9 +97,9 @@ def test_a_removal_of_what_is_not_there_is_made() -> None:
 
 def test_a_later_replica_makes_the_last_change_of_each_name_in_order() -> None:
     log = ChangeLog()
-    for number, change in enumerate((load("a", "1"), load("b"), load("a", "2", load_inplace=True), unload("b")), 1):
+    for number, change in enumerate((load("a", "1"), load("b"), unload("b"), load("a", "2", load_inplace=True)), 1):
         log.add(MadeChange(number, change))
-    assert [(made.number, made.change.what) for made in log.since(0)] == [(3, "adapter a"), (4, "adapter b")]
+    assert [(made.number, made.change.what) for made in log.since(0)] == [(3, "adapter b"), (4, "adapter a")]
     assert [made.number for made in log.since(3)] == [4]
     last = log.last("adapter b")
     assert last is not None

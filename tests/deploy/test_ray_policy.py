@@ -72,6 +72,9 @@ def test_of_replicas_with_the_same_prefix_the_less_loaded_one_serves() -> None:
         policy.assign(replica, key("system"))
     policy.loads.began("r0")
     assert {policy.choose(key("system")) for _ in range(20)} == {("r1", "prefix")}
+    policy.loads.began("r1")
+    policy.loads.began("r1")
+    assert {policy.choose(key("system")) for _ in range(20)} == {("r0", "prefix")}
 
 
 def test_a_prefix_that_is_a_small_part_of_a_prompt_does_not_count() -> None:
