@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from specserve_ray.replica_stats import ReplicaStats
     from specserve_ray.wire import RoutingKey
 
+REASONS = ("wanted", "prefix", "adapter", "namespace", "load", "balance")
+"""The last one: the replica that would have been chosen was overloaded."""
 MAX_NAMESPACES = 10_000
 MAX_ATTEMPTS = 10_000
 """Requests whose last replica is remembered, in case they are sent again."""
@@ -37,7 +39,7 @@ MAX_COMPARED = 8
 class Choice(NamedTuple):
     replica: str
     reason: str
-    """`wanted`, `prefix`, `adapter`, `namespace`, `load` or `balance`: another one was overloaded."""
+    """One of REASONS."""
 
 
 class Policy:

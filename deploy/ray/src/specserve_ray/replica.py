@@ -24,12 +24,12 @@ from specserve_server.load_progress import LoadProgress
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from specserve.engine.async_engine import AsyncEngine
     from specserve_ray.change_log import MadeChange
     from specserve_ray.change_routes import Change
     from specserve_ray.config import Configuration
     from specserve_ray.wire import Answer, ForwardedRequest, Head
     from specserve_server.config import ServerConfig
+    from specserve_server.engine_client import EngineClient
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class Replica:
     that clients have loaded before."""
 
     async def __init__(self, configuration: Configuration) -> None:  # type: ignore[misc]  # Serve awaits it
-        async def load() -> AsyncEngine:
+        async def load() -> EngineClient:
             return await start_engine(configuration.replica_engine, LoadProgress())
 
         server = configuration.server
