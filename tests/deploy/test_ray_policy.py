@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from itertools import count
 from random import Random
 
 from specserve_ray.policy import Policy
@@ -25,12 +26,20 @@ def key(*blocks: str, adapter: str = "", salt: str = "", wanted: str = "") -> Ro
     return RoutingKey(namespace=adapter + salt, adapter=adapter, chain=chain, wanted=wanted)
 
 
+NUMBERS = count()
+
+
 def send(policy: Policy, key: RoutingKey) -> str:
     """Choose, and let the request run."""
     choice = policy.choose(key)
-    policy.assign(choice.replica, key)
-    policy.loads.began(choice.replica)
+    policy.hold(str(next(NUMBERS)), choice.replica, key)
     return choice.replica
+
+
+def serve(policy: Policy, replica: str, key: RoutingKey) -> None:
+    """Let the replica serve such a request, from its beginning to its end."""
+    policy.hold("served", replica, key)
+    policy.release("served")
 
 
 def test_a_conversation_goes_on_where_it_began() -> None:
@@ -69,7 +78,7 @@ def test_a_busy_cluster_tolerates_more_imbalance() -> None:
 def test_of_replicas_with_the_same_prefix_the_less_loaded_one_serves() -> None:
     policy = policy_of(3)
     for replica in ("r0", "r1"):
-        policy.assign(replica, key("system"))
+        serve(policy, replica, key("system"))
     policy.loads.began("r0")
     assert {policy.choose(key("system")) for _ in range(20)} == {("r1", "prefix")}
     policy.loads.began("r1")
@@ -79,14 +88,14 @@ def test_of_replicas_with_the_same_prefix_the_less_loaded_one_serves() -> None:
 
 def test_a_prefix_that_is_a_small_part_of_a_prompt_does_not_count() -> None:
     policy = policy_of(2, PolicyOptions(min_match=0.5))
-    policy.assign("r0", key("template"))
+    serve(policy, "r0", key("template"))
     assert policy.choose(key("template", "x")).reason == "prefix"
     assert policy.choose(key("template", "x", "y")).reason == "load"
 
 
 def test_prefixes_of_other_namespaces_do_not_count() -> None:
     policy = policy_of(4)
-    policy.assign("r0", key("system", adapter="docs"))
+    serve(policy, "r0", key("system", adapter="docs"))
     assert policy.choose(key("system")).reason == "load"
     assert policy.choose(key("system", salt="team")).reason == "load"
     assert policy.choose(key("system", adapter="docs")) == ("r0", "prefix")
@@ -133,7 +142,7 @@ def test_requests_without_a_prefix_are_spread_by_load() -> None:
 
 def test_a_replica_that_is_gone_is_never_chosen() -> None:
     policy = policy_of(2)
-    policy.assign("r0", key("x", adapter="docs"))
+    serve(policy, "r0", key("x", adapter="docs"))
     policy.drop("r0")
     assert {policy.choose(key("x", adapter="docs")).replica for _ in range(20)} == {"r1"}
     policy.update({"r2": ReplicaStats()})
@@ -162,6 +171,19 @@ def test_as_many_blocks_are_remembered_as_a_cache_may_hold() -> None:
     assert policy.capacity("small") == 4
     assert policy.capacity("none") == 0, "it keeps no prefixes"
     assert policy.capacity("r0") == 1000 // 6, "the share of one replica"
+
+
+def test_a_request_counts_at_one_replica_until_it_is_released() -> None:
+    policy = policy_of(2)
+    policy.hold("1", "r0", key("x"))
+    policy.hold("1", "r0", key("x"))
+    assert (policy.loads.load("r0"), policy.loads.load("r1")) == (1, 0)
+    policy.move("1", "r1", key("x"))
+    assert (policy.loads.load("r0"), policy.loads.load("r1")) == (0, 1), "it went to another one"
+    policy.release("1")
+    policy.release("1")
+    policy.move("1", "r1", key("x"))
+    assert (policy.loads.load("r1"), policy.running) == (0, {})
 
 
 def test_memory_is_bounded() -> None:

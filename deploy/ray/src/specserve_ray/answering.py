@@ -95,7 +95,7 @@ class Answering:
 
     async def change(self, request: ForwardedRequest) -> Answer:
         try:
-            applied = await self.changes.apply.remote(request)
+            applied = await self.changes.apply.options(max_task_retries=0).remote(request)
         except RayError:
             return error_answer(UNREACHABLE, path_of(request))
         self.num_changes = max(self.num_changes, applied.number)

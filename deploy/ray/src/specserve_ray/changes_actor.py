@@ -49,8 +49,8 @@ class Changes:
             self.log.add(each)
 
     async def apply(self, request: ForwardedRequest) -> Applied:
-        """The answer is that of a replica. Where one refuses, its answer, and what became of the others is in its
-        message."""
+        """Not to be retried, as the other calls are. The answer is that of a replica. Where one refuses, it is that one's,
+        and its message says what became of the others."""
         change = read_change(request)
         assert change is not None
         async with self.lock:
@@ -89,7 +89,7 @@ class Changes:
 
 def find_changes(app_name: str) -> ActorHandle:
     """The application's; made where there is none yet."""
-    kind = ray.remote(num_cpus=0, max_restarts=-1, max_concurrency=1000)(Changes)
+    kind = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1, max_concurrency=1000)(Changes)
     return kind.options(name=actor_name(app_name), namespace=NAMESPACE, lifetime="detached", get_if_exists=True).remote(
         app_name
     )

@@ -52,6 +52,8 @@ class Policy:
         self.by_adapter: dict[str, set[str]] = {}
         self.last_of_namespace: OrderedDict[str, str] = OrderedDict()
         self.last_of_request: OrderedDict[str, str] = OrderedDict()
+        self.running: dict[str, str] = {}
+        """The replicas of requests that have not ended."""
         self.reasons: Counter[str] = Counter()
         """Of all choices, for metrics."""
 
@@ -131,13 +133,30 @@ class Policy:
         most = self.options.max_imbalance + self.options.max_load_ratio * self.loads.load(other)
         return self.loads.load(id) > most
 
-    def assign(self, id: str, key: RoutingKey) -> None:
-        """The replica is to serve the request: later ones that share something with it may follow."""
+    def hold(self, request: str, id: str, key: RoutingKey) -> None:
+        """The replica is to serve the request of this id, in place of the one before: later requests that share
+        something with it may follow."""
+        if self.running.get(request) == id:
+            return
+        self.release(request)
+        self.running[request] = id
+        self.loads.began(id)
         self.prefixes.add(id, key.chain, self.capacity(id))
         if key.namespace:
             remember(self.last_of_namespace, key.namespace, id, MAX_NAMESPACES)
         if key.id:
             remember(self.last_of_request, key.id, id, MAX_ATTEMPTS)
+
+    def move(self, request: str, id: str, key: RoutingKey) -> None:
+        """As `hold`, unless the request has ended meanwhile."""
+        if request in self.running:
+            self.hold(request, id, key)
+
+    def release(self, request: str) -> None:
+        """It has ended, or was never sent."""
+        id = self.running.pop(request, None)
+        if id is not None:
+            self.loads.ended(id)
 
     def capacity(self, id: str) -> int:
         """Blocks of text that fit in the replica's KV cache, within the share of one replica of all memory."""

@@ -18,6 +18,7 @@ from specserve_ray.replica_stats import from_table
 from specserve_ray.wire import ForwardedRequest, RoutingKey
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Sequence
 
     from ray.serve.request_router import PendingRequest, ReplicaID, RunningReplica
@@ -39,21 +40,30 @@ class PolicyRouter(RequestRouter):  # type: ignore[misc]  # Ray may not be insta
         """The policy's choice, then all others: Serve takes the first rank that accepts the request."""
         key = key_of(pending_request)
         best = self.policy.choose(key).replica
-        self.policy.assign(best, key)
+        if pending_request is not None:
+            self.hold(pending_request, best)
         first = [each for each in candidate_replicas if each.replica_id.unique_id == best]
         others = [each for each in candidate_replicas if each.replica_id.unique_id != best]
         return [first, others]
 
-    def on_request_routed(self, pending_request: PendingRequest, replica_id: ReplicaID, result: object) -> None:
-        self.policy.assign(replica_id.unique_id, key_of(pending_request))
+    def hold(self, pending: PendingRequest, replica: str) -> None:
+        """At once, so that requests which come together do not all choose by the same loads."""
+        request = pending.metadata.internal_request_id
+        self.policy.hold(request, replica, key_of(pending))
 
-    def on_send_request(self, replica_id: ReplicaID) -> None:
-        """Of broadcasts, and of requests that the replica refuses, too; each is completed once."""
-        super().on_send_request(replica_id)
-        self.policy.loads.began(replica_id.unique_id)
+        def release_if_cancelled(future: asyncio.Future[object]) -> None:
+            if future.cancelled():  # Serve tells of the end of requests that were sent only
+                self.policy.release(request)
+
+        pending.future.add_done_callback(release_if_cancelled)
+
+    def on_request_routed(self, pending_request: PendingRequest, replica_id: ReplicaID, result: object) -> None:
+        """To another replica, where the first one refused."""
+        self.policy.move(pending_request.metadata.internal_request_id, replica_id.unique_id, key_of(pending_request))
 
     def on_request_completed(self, replica_id: ReplicaID, internal_request_id: str) -> None:
-        self.policy.loads.ended(replica_id.unique_id)
+        """Of requests that were refused, and of broadcasts, which nothing is held for, too."""
+        self.policy.release(internal_request_id)
 
     def on_replica_actor_died(self, replica_id: ReplicaID) -> None:
         super().on_replica_actor_died(replica_id)
