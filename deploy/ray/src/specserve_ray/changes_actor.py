@@ -49,8 +49,8 @@ class Changes:
             self.log.add(each)
 
     async def apply(self, request: ForwardedRequest) -> Applied:
-        """Not to be retried, as the other calls are. The answer is that of a replica. Where one refuses, it is that one's,
-        and its message says what became of the others."""
+        """Not to be retried, as the other calls are. The answer is a replica's: where one refuses, the one that does, and
+        its message says what became of the others."""
         change = read_change(request)
         assert change is not None
         async with self.lock:
