@@ -64,7 +64,7 @@ async def test_only_the_streams_of_a_killed_replica_end_with_an_error(cluster: S
 
 async def test_requests_without_an_answer_yet_go_to_the_other_replica(cluster: Served, replicas: Client) -> None:
     before = await replicas.replica_ids()
-    async with openai.AsyncOpenAI(base_url=f"{cluster.url}/v1", api_key=KEY, max_retries=2) as sdk:
+    async with openai.AsyncOpenAI(base_url=f"{cluster.url}/v1", api_key=KEY, max_retries=0) as sdk:
         asked = [
             asyncio.create_task(
                 sdk.completions.create(model="demo", prompt=f"# {number}\ndef f():", max_tokens=100, temperature=0)

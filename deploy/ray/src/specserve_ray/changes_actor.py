@@ -49,8 +49,8 @@ class Changes:
             self.log.add(each)
 
     async def apply(self, request: ForwardedRequest) -> Applied:
-        """Not to be retried, as the other calls are. The answer is a replica's: where one refuses, the one that does, and
-        its message says what became of the others."""
+        """Not to be retried, as the other calls are. The answer is a replica's. Where one refuses, its answer, with a
+        sentence about the others."""
         change = read_change(request)
         assert change is not None
         async with self.lock:
