@@ -32,7 +32,7 @@ COMPONENTS = {
     "specserve_server": "batch command engine guards models plugins protocols sampling text root",
     "specserve_workbench": "batch declare engine guards hookspecs models plugins protocols sampling speculation "
     "text specserve_server root",
-    "specserve_ray": "kv plugins specserve_server root",
+    "specserve_ray": "engine kv plugins specserve_server root",
 }
 """The server is imported by the workbench where it is installed, and otherwise missed by commands only."""
 BELOW_ALL = "specserve_checks"

@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         announce_failure(str(error))
         return 2
     except (RuntimeError, ConnectionError) as error:  # of Ray
-        announce_failure(f"Ray: {error}. Its logs may say why: {LOGS}. {TOKEN}")
+        announce_failure(f"Ray: {str(error).rstrip('.')}. Its logs may say why: {LOGS}. {TOKEN}")
         return 1
 
 
@@ -73,6 +73,7 @@ def up(configuration: Configuration) -> int:
 
     server, cluster = configuration.server, configuration.ray.address or NEW_CLUSTER
     if cluster == NEW_CLUSTER:
+        check_here(configuration)
         configuration = replace(configuration, server=replace(server, port=find_port(server.host, server.port)))
     with joined(cluster, shows_logs=server.log_level == "debug"):
         for number in (signal.SIGINT, signal.SIGTERM):  # Ray has set its own; a job in the background ignores SIGINT
@@ -87,6 +88,15 @@ def up(configuration: Configuration) -> int:
         finally:
             remove(configuration.ray.name)
     return 0
+
+
+def check_here(configuration: Configuration) -> None:
+    """What replicas on this machine would refuse after seconds, and Ray would try again. Raises ConfigError."""
+    from specserve.engine.before_loading import check_before_loading  # torch
+    from specserve_server.templates.before_loading import check_template
+
+    check_before_loading(configuration.engine)
+    check_template(configuration.engine, configuration.server.chat_template)
 
 
 def update(configuration: Configuration) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
     from specserve_ray.config import Configuration
 
+HEALTHY = ("HEALTHY",)
+EXCEPTION = re.compile(r"(?m)^[\w.]+(Error|Exception)\b")
 USAGE_STATISTICS = "RAY_USAGE_STATS_ENABLED"
 """Ray reports how it is used unless this is 0; specserve leaves the choice to whoever sets it."""
 
@@ -64,7 +67,24 @@ def deploy(configuration: Configuration) -> None:
     Raises RuntimeError where Ray gives it up."""
     server = configuration.server
     serve.start(proxy_location=configuration.ray.proxies, http_options={"host": server.host, "port": server.port})
-    serve.run(build_app(configuration), name=configuration.ray.name, route_prefix="/")
+    try:
+        serve.run(build_app(configuration), name=configuration.ray.name, route_prefix="/")
+    except RuntimeError as error:
+        raise RuntimeError(f"{str(error).rstrip('.')}: {why_unhealthy(configuration.ray.name)}") from error
+
+
+def why_unhealthy(name: str) -> str:
+    """What the replicas raised, as far as Ray kept it."""
+    application = serve.status().applications.get(name)
+    found = () if application is None else tuple(application.deployments.values())
+    messages = [each.message.strip() for each in found if each.status.value not in HEALTHY]
+    return " ".join(map(without_traceback, messages)) or "Ray says no more"
+
+
+def without_traceback(message: str) -> str:
+    """From the last line that names an exception; all of it where there is none."""
+    begins = [found.start() for found in EXCEPTION.finditer(message)]
+    return message[begins[-1] :] if begins else message
 
 
 class Status(NamedTuple):
