@@ -12,12 +12,11 @@ from collections import Counter
 from random import Random
 from typing import TYPE_CHECKING
 
+from benchmarks.lib.simulated_replica import BLOCK_TOKENS
 from specserve_ray.policy import Policy
 from specserve_ray.policy_options import PolicyOptions
 from specserve_ray.replica_stats import ReplicaStats
 from specserve_ray.wire import RoutingKey
-
-from benchmarks.lib.simulated_replica import BLOCK_TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -27,7 +27,7 @@ class Server:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert "ready on " in line, self.log.read_text()
-        self.url = line.split()[-1].strip("\"}")
+        self.url = line.split()[-1].strip('"}')
 
     @property
     def engine_pid(self) -> int:

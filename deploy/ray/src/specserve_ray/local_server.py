@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from specserve_ray.wire import ForwardedRequest
     from specserve_server.config import ServerConfig
-    from specserve_server.engine_client import EngineClient
+    from specserve_server.engine_client import LoadedEngine
     from specserve_server.state.server_state import ServerState
 
 AUTOMATIC = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
@@ -72,7 +72,7 @@ class LocalServer(NamedTuple):
 
 @asynccontextmanager
 async def serve_locally(
-    start: Callable[[], Awaitable[EngineClient]], config: ServerConfig, replica: str, chunk_interval: float
+    start: Callable[[], Awaitable[LoadedEngine]], config: ServerConfig, replica: str, chunk_interval: float
 ) -> AsyncIterator[LocalServer]:
     """Ready when it yields. Raises what stops the engine from loading."""
     app = make_app(await start(), config)

@@ -32,13 +32,13 @@ class PrefixTable:
         self.holders: dict[bytes, set[str]] = {}
 
     def longest(self, chain: Sequence[bytes]) -> Match:
-        found = NO_MATCH
-        for index, block in enumerate(chain):
-            holders = self.holders.get(block)
-            if holders is None:
+        length, holders = 0, set[str]()
+        for block in chain:
+            found = self.holders.get(block)
+            if found is None:
                 break
-            found = Match(index + 1, tuple(holders))
-        return found
+            length, holders = length + 1, found
+        return Match(length, tuple(holders))
 
     def add(self, replica: str, chain: Sequence[bytes], capacity: int) -> None:
         """The replica computes this prompt. `capacity`: the blocks that are kept for it."""

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 from ray import serve
 
+from specserve.announcements import announce
 from specserve.errors import EngineDeadError
 from specserve_ray.change_log import ChangeLog
 from specserve_ray.changes_actor import find_changes
 from specserve_ray.local_server import serve_locally
 from specserve_ray.replica_stats import stats_of, to_table
 from specserve_server.app.access_log import access_log_on_stderr
-from specserve_server.commands.serve import start_engine
-from specserve_server.load_progress import LoadProgress
+from specserve_server.engines.load import announcements, load_engine
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from specserve_ray.config import Configuration
     from specserve_ray.wire import Answer, ForwardedRequest, Head
     from specserve_server.config import ServerConfig
-    from specserve_server.engine_client import EngineClient
+    from specserve_server.engine_client import LoadedEngine
 
 logger = logging.getLogger(__name__)
 
@@ -39,8 +39,11 @@ class Replica:
     that clients have loaded before."""
 
     async def __init__(self, configuration: Configuration) -> None:  # type: ignore[misc]  # Serve awaits it
-        async def load() -> EngineClient:
-            return await start_engine(configuration.replica_engine, LoadProgress())
+        async def load() -> LoadedEngine:
+            engine = await load_engine(configuration.replica_engine)
+            for line in announcements(engine):
+                announce(line)
+            return engine
 
         server = configuration.server
         context = serve.get_replica_context()

@@ -31,7 +31,8 @@ class ReplicaStats(msgspec.Struct, frozen=True, kw_only=True):
 def stats_of(state: ServerState, number: int) -> ReplicaStats:
     engine = state.engine
     assert engine is not None, "a replica reports once it serves"
-    metrics, cache, use = engine.metrics, engine.cache_info, engine.adapter_use()
+    found = engine.read_state()  # it is in this process
+    metrics, cache, use = found.metrics, found.cache_info, found.adapter_use
     return ReplicaStats(
         number=number,
         num_requests=engine.num_requests,
