@@ -14,7 +14,10 @@ from specserve_workbench.testing.toy import write_checkpoint
 if TYPE_CHECKING:
     from pathlib import Path
 
-NOT_DRAFTING = ("--plugin", "lora", "--plugin", "grammar", "--plugin", "hybrid_attn", "--plugin", "cpu")
+NOT_DRAFTING = (
+    *("--plugin", "lora", "--plugin", "grammar", "--plugin", "hybrid_attn", "--plugin", "cpu"),
+    *("--kv-events", "tcp://127.0.0.1:*"),
+)
 DRAFTING = ("--plugin", "ngram", "--plugin", "eagle", "--plugin", "adaptive")
 TEMPLATE = """\
 {% for t in tools or [] %}tool: {{ t.function.name }}
