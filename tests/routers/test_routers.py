@@ -12,7 +12,7 @@ from urllib.request import urlopen
 
 import aiohttp
 import pytest
-from conversations import converse, generate, hit_rate, some_words
+from conversations import NUM_CONVERSATIONS, NUM_TURNS, converse, generate, hit_rate, some_words
 from processes import installed, routing, serving
 
 ROUTERS = ("smg", "vllm-router")
@@ -50,7 +50,8 @@ def test_conversations_find_their_beginnings_cached(policy, hits_of_one_server, 
         shares = [server.metric("vllm:request_success_total") for server in servers]
         found = hit_rate(servers)
     print(f"{policy}: hits {found:.3f}, one server {hits_of_one_server:.3f}, requests {shares}")
-    assert min(shares) > 0, "both served"
+    assert sum(shares) == NUM_CONVERSATIONS * NUM_TURNS
+    assert min(shares) > 0 or router == "smg", "both served; smg by chance may give all beginnings to one"
     assert found >= ENOUGH * hits_of_one_server
 
 
@@ -104,12 +105,13 @@ async def test_a_killed_server_takes_only_its_own_streams_with_it(router):
             requests = [asyncio.create_task(generate(session, url, i, 300, stream=i % 4 < 2)) for i in range(64)]
             while sum(server.metric("vllm:generation_tokens_total") for server in servers) < 600:
                 await asyncio.sleep(0.05)
+            theirs = sum(servers[0].metric(f"vllm:num_requests_{state}") for state in ("running", "waiting"))
             servers[0].end(signal.SIGKILL)
             outcomes = [await request for request in requests]
             streams = Counter(outcome for i, outcome in enumerate(outcomes) if i % 4 < 2)
             whole = Counter(outcome for i, outcome in enumerate(outcomes) if i % 4 >= 2)
-            print(f"{router}: streams {dict(streams)}, whole answers {dict(whole)}")
-            assert streams["cut off"] + streams["failed"] <= 16, "those of the dead server"
+            print(f"{router}: {theirs} at the dead server, streams {dict(streams)}, whole answers {dict(whole)}")
+            assert streams["cut off"] + streams["failed"] <= theirs < 48, "those of the dead server"
             assert whole == {"done": 32}, "the router asks the other server"
             later = await asyncio.gather(*(generate(session, url, i, 4, stream=True) for i in range(16)))
             assert later == ["done"] * 16
