@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from specserve.config import EngineConfig
     from specserve.models.family import ModelFamily
+    from specserve.models.part import ModelPart
     from specserve.models.runner import Runner, RunnerParts
     from specserve.models.weight_format import WeightFormat
     from specserve.protocols import (
@@ -64,6 +65,11 @@ def model_families(config: EngineConfig, options: PluginOptions) -> Iterable[Mod
 @hookspec
 def weight_formats(config: EngineConfig, options: PluginOptions) -> Iterable[WeightFormat]:  # type: ignore[empty-body]
     """Formats of weights that can be read besides the engine's own."""
+
+
+@hookspec
+def make_model_part(config: EngineConfig, options: PluginOptions) -> ModelPart | None:
+    """The part of the model that this process computes, or None: all of it."""
 
 
 @hookspec

@@ -7,6 +7,7 @@ from specserve.models.decoder import DecoderLayer, DecoderModel, DecoderWeights
 from specserve.models.draft_head import DraftHead, TargetNorm
 from specserve.models.family import LayerTraits, ModelFamily, StoredAs
 from specserve.models.lowrank_delta import LowRankDelta
+from specserve.models.part import WHOLE_MODEL, ModelPart
 from specserve.models.projection import NO_BATCH, BatchRows, Projection
 from specserve.models.quantised import dense
 from specserve.models.rope import RotaryTable, rotary_table, supported_length
@@ -29,6 +30,7 @@ __all__ = [
     "FLOATS",
     "NO_BATCH",
     "NO_TAPS",
+    "WHOLE_MODEL",
     "Activations",
     "BatchRows",
     "DecoderLayer",
@@ -39,6 +41,7 @@ __all__ = [
     "LowRankDelta",
     "ModelConfig",
     "ModelFamily",
+    "ModelPart",
     "Projection",
     "QuantMethod",
     "QuantisedWeight",

@@ -95,7 +95,7 @@ def choose_attention(
     spec = AttentionSpec(
         model.num_heads, model.num_kv_heads, model.head_dim, model.scale, config.block_size, model.sliding_windows
     )
-    return checked_choice(host, config, needs, spec)
+    return checked_choice(host, config, model.part.agree_on_attention(needs), spec)
 
 
 def choose_draft_attention(config: EngineConfig, host: PluginHost, layers: DraftLayers) -> AttentionChoice:

@@ -6,6 +6,7 @@ in memory. What plugins' hooks return is checked in `roles`.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,7 +16,7 @@ import torch
 from specserve.engine.choose_attention import ChosenAttention, check_attention_name, choose_attention
 from specserve.engine.connect_drafters import LayeredDrafter, draft_bytes, find_layered
 from specserve.engine.make_tokenizer import check_vocabulary, make_tokenizer
-from specserve.engine.model_roles import collect_families, collect_formats
+from specserve.engine.model_roles import collect_families, collect_formats, make_part
 from specserve.engine.resolve_config import find_device, resolve_config
 from specserve.engine.roles import OwnedKernels, make_drafters, make_kernels
 from specserve.engine.size_cache import CacheShape, make_cache
@@ -27,10 +28,14 @@ from specserve.models.read_config import read_config
 from specserve.models.weight_files import patterns_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
     from specserve.config import EngineConfig
     from specserve.kv.cache import KVCache
     from specserve.load_progress import ProgressCallback
     from specserve.models.decoder import DecoderModel
+    from specserve.models.part import ModelPart
     from specserve.plugins.host import PluginHost
     from specserve.protocols import Drafter, KernelSet
     from specserve.text.tokenizer import HfTokenizer
@@ -61,12 +66,22 @@ def load_components(config: EngineConfig, host: PluginHost, on_progress: Progres
     families = collect_families(config, host)
     config = resolve_config(config, read_config(path, families).dtype)
     check_attention_name(config, host)
+    part = make_part(config, host)
+    with closed_on_failure(part):
+        loader = ModelLoader(families, formats, partial(on_progress, READING), part)
+        return load_rest(part.configure(config), host, path, loader, on_progress)
+
+
+def load_rest(
+    config: EngineConfig, host: PluginHost, path: Path, loader: ModelLoader, on_progress: ProgressCallback
+) -> Components:
+    """What is loaded once it is known which part of the model this process has."""
     torch.set_num_threads(config.threads or 1)
     keep_freed_memory()
     device = find_device(config.device)
     tokenizer = make_tokenizer(config, path)
     kernels = make_kernels(config, host)
-    model = ModelLoader(families, formats, partial(on_progress, READING)).load(
+    model = loader.load(
         path,
         kernels=kernels.kernels,
         dtype=config.dtype,
@@ -84,6 +99,16 @@ def load_components(config: EngineConfig, host: PluginHost, on_progress: Progres
     cache = make_cache(config, model, CacheShape.of(attention.spec, model.dtype), draft_bytes(config, model, layered))
     chosen = attention.build(cache, device)
     return Components(config, host, device, tokenizer, kernels, model, drafters, layered, cache, chosen)
+
+
+@contextmanager
+def closed_on_failure(part: ModelPart) -> Iterator[None]:
+    """Where the block raises, what computes the other parts is ended, too."""
+    try:
+        yield
+    except BaseException:
+        part.close()
+        raise
 
 
 def pack_weights(model: DecoderModel, kernels: KernelSet, on_progress: ProgressCallback) -> None:

@@ -11,6 +11,7 @@ from specserve.errors import PluginError
 from specserve.guards.family import GuardedFamily
 from specserve.guards.weight_format import guarded
 from specserve.models.family import ModelFamily
+from specserve.models.part import WHOLE_MODEL, ModelPart
 from specserve.models.weight_format import QuantMethod, WeightFiles, WeightFormat
 from specserve.plugins.interface_checks import as_list, check_extends, check_members, check_type
 from specserve.plugins.loaded_plugin import BUILTIN
@@ -53,6 +54,16 @@ def collect_formats(config: EngineConfig, host: PluginHost) -> list[WeightFormat
             refuse_two(owners, owner, found, each.name)
             formats.append(each if owner == BUILTIN else guarded(owner, each))
     return formats
+
+
+def make_part(config: EngineConfig, host: PluginHost) -> ModelPart:
+    """A plugin's part of the model, or all of it."""
+    answer: tuple[str, ModelPart] | None = host.single("make_model_part", config=config)
+    if answer is None:
+        return WHOLE_MODEL
+    owner, part = answer
+    check_extends(owner, f"answers make_model_part with a {type(part).__name__}", part, ModelPart)
+    return part
 
 
 def refuse_two(owners: dict[str, str], owner: str, found: str, name: str) -> None:

@@ -55,8 +55,9 @@ def make_cache(
 ) -> KVCache:
     """The cache of the target's layers; draft layers take their part of the same memory. Raises ConfigError where
     memory is too small."""
-    free = free_memory(config.device)
-    return allocate(config, shape, num_blocks(config, model.max_model_len, shape, free, drafts), model.device)
+    free = int(free_memory(config.device) * model.part.memory_share)
+    count = num_blocks(config, model.max_model_len, shape, free, drafts)
+    return allocate(config, shape, model.part.agree_on_blocks(count), model.device)
 
 
 def num_blocks(

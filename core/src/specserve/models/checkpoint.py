@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from specserve.errors import ModelError
+from specserve.models.quantised import columns_of
 from specserve.models.weight_format import (
     ALL_ROWS,
     DOWNLOAD_AGAIN,
@@ -17,6 +18,7 @@ from specserve.models.weight_format import (
     expect,
     missing_tensor,
 )
+from specserve.protocols.part import TensorPart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from specserve.protocols.quantised import QuantisedWeight
 
     Progress = Callable[[int, int], None]
+
+
+WHOLE = TensorPart()
 
 
 class View(NamedTuple):
@@ -75,9 +80,14 @@ class Checkpoint:
             found = self.find(name)
             expect(found, name, shape, (found.dtype,) if found.quantised else FLOATS, "config.json")
 
-    def take(self, name: str) -> Tensor | QuantisedWeight:
-        """The tensor, read from disk; counts as progress."""
-        tensor = self.rows(name)
+    def take(self, name: str, part: TensorPart = WHOLE) -> Tensor | QuantisedWeight:
+        """The tensor, or a part of it, read from disk; counts as progress."""
+        try:
+            tensor = columns_of(self.rows(name, part.rows), part)
+        except ValueError as error:
+            raise ModelError(
+                f"{self.find(name).file}: tensor {name} cannot be cut: {error}. Use the unquantised checkpoint."
+            ) from None
         self._done += self.find(name).num_bytes
         if self._on_progress is not None:
             self._on_progress(self._done, self._total)

@@ -8,19 +8,22 @@ Letters: T rows, H hidden size, V vocabulary, d head_dim.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from specserve.models.part import WHOLE_MODEL, ModelPart
+from specserve.models.projection import Projection
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from torch import Tensor
 
     from specserve.models.config import ModelConfig
-    from specserve.models.projection import BatchRows, Projection
+    from specserve.models.projection import BatchRows
     from specserve.models.rope import RotaryTable
-    from specserve.protocols import AdaptableProjection, KernelSet
+    from specserve.protocols import AdaptableProjection, AdapterWeights, KernelSet
 
 
 class Rotation(NamedTuple):
@@ -56,6 +59,9 @@ class DecoderWeights:
     lm_head: Projection
     projections: Mapping[str, Projection]
     """Every projection by name, those of the layers and the head."""
+    part: ModelPart = WHOLE_MODEL
+    read_whole: Callable[[str], Tensor] | None = None
+    """Reads a tensor of the checkpoint, where these weights are a part of the model's."""
 
 
 class DecoderModel:
@@ -77,6 +83,7 @@ class DecoderModel:
         self.device = weights.embedding.device
         self.projections: Mapping[str, AdaptableProjection] = weights.projections
         self.embedding = weights.embedding
+        self.part, self.read_whole = weights.part, weights.read_whole
         self.layers = weights.layers
         self.final_norm = weights.final_norm
         self.lm_head = weights.lm_head
@@ -85,7 +92,27 @@ class DecoderModel:
 
     def embed(self, ids: Tensor) -> Tensor:
         """ids: [T] int64 -> [T, H]."""
-        return self.embedding.index_select(0, ids)
+        return self.part.embed(self.embedding, ids)
+
+    def whole_embedding(self) -> Tensor:
+        """[V, H], read again where this process has a part of it."""
+        return self.embedding if self.read_whole is None else self.read_whole("model.embed_tokens.weight")
+
+    def whole_head(self) -> Projection:
+        """The output head for rows that this process alone computes; read again where it has a part of it."""
+        if self.read_whole is None:
+            return self.lm_head
+        weight = self.read_whole(f"{'model.embed_tokens' if self.config.tied else 'lm_head'}.weight")
+        head = Projection("lm_head", weight, None, self.kernels.linear)
+        head.finalize(self.kernels)
+        return head
+
+    def pack_adapter(self, weights: AdapterWeights) -> Any:
+        """weights: of the whole model. What `Segment.adapter` is for its rows, until `free_adapter`."""
+        return self.part.pack_adapter(self.kernels, weights)
+
+    def free_adapter(self, packed: object) -> None:
+        self.part.free_adapter(packed)
 
     def rotation(self, positions: Tensor) -> Rotation:
         """positions: [T] int64, below max_model_len. Once per tile, for all layers."""

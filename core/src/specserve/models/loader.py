@@ -18,6 +18,7 @@ from specserve.models.decoder import DecoderLayer, DecoderModel, DecoderWeights
 from specserve.models.families import BUILT_IN, family_named
 from specserve.models.open_weights import BUILT_IN as FORMATS
 from specserve.models.open_weights import open_weights
+from specserve.models.part import WHOLE_MODEL, ModelPart
 from specserve.models.projection import Projection
 from specserve.models.quantised import dense, stacked
 from specserve.models.read_config import read_config
@@ -25,6 +26,7 @@ from specserve.models.rope import RotaryTable, rotary_table, supported_length
 from specserve.models.tied_head import tied_as_stored
 from specserve.models.unused_tensors import report_unused
 from specserve.models.weight_format import NOT_OF_ONE_MODEL
+from specserve.protocols.part import WholeMap
 from specserve.protocols.quantised import QuantisedWeight
 
 if TYPE_CHECKING:
@@ -62,11 +64,12 @@ def load_model(
 
 
 class ModelLoader(NamedTuple):
-    """`on_progress(bytes_done, bytes_total)` is called per tensor."""
+    """`on_progress(bytes_done, bytes_total)` is called per tensor. `part`: what this process loads of the model."""
 
     families: Sequence[ModelFamily] = BUILT_IN
     formats: Sequence[WeightFormat] = FORMATS
     on_progress: Progress | None = None
+    part: ModelPart = WHOLE_MODEL
 
     def load(
         self,
@@ -89,10 +92,12 @@ class ModelLoader(NamedTuple):
         kind: torch.dtype = getattr(torch, config.dtype if dtype == "auto" else dtype)
         config = tied_as_stored(config, checkpoint, kind)
         check_tensors(config, checkpoint)
-        target = torch.device(device)
-        weights = _WeightReader(config, kernels, checkpoint, target, kind).read()
+        own, place = self.part.numbers(config), Place(torch.device(device), kind)
+        weights = _WeightReader(config, kernels, checkpoint, place, self.part).read()
         checkpoint.finish()
-        return family.decoder(config, kernels, weights, RotaryTable(rotary.cos.to(target), rotary.sin.to(target)))
+        return family.decoder(
+            own, kernels, weights, RotaryTable(rotary.cos.to(place.device), rotary.sin.to(place.device))
+        )
 
 
 def arrange(checkpoint: Checkpoint, stored_as: Mapping[str, StoredAs]) -> None:
@@ -173,18 +178,29 @@ def check_tensors(config: ModelConfig, checkpoint: Checkpoint) -> dict[str, tupl
     return shapes
 
 
+class Place(NamedTuple):
+    """Where weights are, and as what."""
+
+    device: torch.device
+    dtype: torch.dtype
+
+
 class _WeightReader:
-    """Reads tensors in the model's order and puts the parts of a projection into one weight."""
+    """Reads tensors in the model's order and puts the parts of a projection into one weight. config: of the whole
+    model."""
 
     def __init__(
-        self, config: ModelConfig, kernels: KernelSet, checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype
+        self, config: ModelConfig, kernels: KernelSet, checkpoint: Checkpoint, place: Place, part: ModelPart
     ) -> None:
         self.config = config
         self.kernels = kernels
         self.checkpoint = checkpoint
-        self.device = device
-        self.dtype = dtype
-        self.shapes = expected_shapes(config)
+        self.device, self.dtype = place
+        self.part = part
+        self.whole_shapes = expected_shapes(config)
+        parts = {name: part.tensor(name, shape) for name, shape in self.whole_shapes.items()}
+        self.parts = {name: own for name, own in parts.items() if own is not None}
+        self.shapes = {name: own.shape_of(self.whole_shapes[name]) for name, own in self.parts.items()}
         self.projections: dict[str, Projection] = {}
 
     def read(self) -> DecoderWeights:
@@ -192,9 +208,16 @@ class _WeightReader:
         embedding = self.joined(("model.embed_tokens.weight",))
         layers = tuple(self.layer(index) for index in range(config.num_layers))
         head = embedding if config.tied else self.linear_weight(("lm_head",))
-        self.projections["lm_head"] = lm_head = Projection("lm_head", head, None, self.kernels.linear)
+        whole = WholeMap(config.hidden_size, {"lm_head": slice(0, config.vocab_size)}, self.part.combine("lm_head"))
+        lm_head = Projection("lm_head", head, None, self.kernels.linear, whole=whole)
+        self.projections["lm_head"] = lm_head
         final_norm = self.joined(("model.norm.weight",))
-        return DecoderWeights(embedding, layers, final_norm, lm_head, projections=self.projections)
+        read_whole = None if self.part is WHOLE_MODEL else self.whole
+        return DecoderWeights(embedding, layers, final_norm, lm_head, self.projections, self.part, read_whole)
+
+    def whole(self, name: str) -> Tensor:
+        """All of a tensor, whatever the part of this process."""
+        return dense(self.checkpoint.rows(name)).to(self.device, self.dtype)
 
     def layer(self, index: int) -> DecoderLayer:
         prefix, qk_norm = f"model.layers.{index}.", self.config.qk_norm
@@ -211,16 +234,14 @@ class _WeightReader:
 
     def projection(self, index: int, name: str, block: str, parts: tuple[str, ...]) -> Projection:
         paths = [f"model.layers.{index}.{block}.{part}" for part in parts]
-        slices, start = {}, 0
-        for part, path in zip(parts, paths, strict=True):
-            rows = self.shapes[f"{path}.weight"][0]
-            slices[part] = slice(start, start + rows)
-            start += rows
         weight = self.linear_weight(paths)
         biased = f"{paths[0]}.bias" in self.shapes
         bias = self.joined(tuple(f"{path}.bias" for path in paths)) if biased else None
         full = f"layers.{index}.{name}"
-        self.projections[full] = Projection(full, weight, bias, self.kernels.linear, slices)
+        inputs = self.whole_shapes[f"{paths[0]}.weight"][1]
+        whole = WholeMap(inputs, rows_of(paths, self.whole_shapes), self.part.combine(full))
+        own = rows_of(paths, self.shapes)
+        self.projections[full] = Projection(full, weight, bias, self.kernels.linear, own, whole)
         return self.projections[full]
 
     def linear_weight(self, paths: Sequence[str]) -> Tensor | QuantisedWeight:
@@ -234,7 +255,7 @@ class _WeightReader:
         """One tensor in the model's dtype, on its device."""
         if not self.checkpoint.find(name).quantised:
             return self.joined((name,))
-        read = self.checkpoint.take(name)
+        read = self.checkpoint.take(name, self.parts[name])
         return read._replace(dtype=self.dtype).on(self.device) if isinstance(read, QuantisedWeight) else read
 
     def joined(self, names: tuple[str, ...]) -> Tensor:
@@ -242,5 +263,15 @@ class _WeightReader:
         shapes = [self.shapes[name] for name in names]
         out = torch.empty((sum(shape[0] for shape in shapes), *shapes[0][1:]), dtype=self.dtype, device=self.device)
         for name, piece in zip(names, out.split_with_sizes([shape[0] for shape in shapes]), strict=True):
-            piece.copy_(dense(self.checkpoint.take(name)))
+            piece.copy_(dense(self.checkpoint.take(name, self.parts[name])))
         return out
+
+
+def rows_of(paths: Sequence[str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, slice]:
+    """Where stacked linear maps have their outputs, by the last part of their paths."""
+    slices, start = {}, 0
+    for path in paths:
+        rows = shapes[f"{path}.weight"][0]
+        slices[path.rpartition(".")[2]] = slice(start, start + rows)
+        start += rows
+    return slices

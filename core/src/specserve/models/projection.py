@@ -14,6 +14,7 @@ import torch
 from specserve.errors import PluginError
 from specserve.faults import BadAnswerError
 from specserve.models.quantised import dense
+from specserve.protocols.part import WholeMap
 from specserve.protocols.quantised import QuantisedWeight
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ NO_BATCH = BatchRows(slice(0, 0), None)
 
 
 class Projection:
-    """weight: [out, in]; bias: [out] or None; `parts` maps checkpoint names to slices of the output."""
+    """weight: [out, in]; bias: [out] or None; `parts` maps checkpoint names to slices of the output. `whole`: the map
+    that this is a part of, where it is one."""
 
     def __init__(
         self,
@@ -48,6 +50,7 @@ class Projection:
         bias: Tensor | None,
         kernel: Kernel,
         parts: Mapping[str, slice] | None = None,
+        whole: WholeMap | None = None,
     ) -> None:
         self.name = name
         self._weight = weight
@@ -56,6 +59,7 @@ class Projection:
         self.parts: Mapping[str, slice] = MappingProxyType(
             dict(parts or {name.rpartition(".")[2]: slice(0, self.out_features)})
         )
+        self.whole = whole or WholeMap(self.in_features, self.parts)
         self.kernel_owner = DEFAULT_OWNER
         self.packed: Callable[[Tensor], Tensor] | None = None
         self._kernel = kernel
@@ -98,12 +102,12 @@ class Projection:
         return kernels.prepare_linear(self.weight, self.bias)
 
     def __call__(self, x: Tensor, at: BatchRows = NO_BATCH) -> Tensor:
-        """x: [T, in] -> [T, out], a fresh tensor."""
+        """x: [T, in] -> [T, out], a fresh tensor; the whole output where `whole.combine` makes it."""
         out = self._kernel(x, self.weight, self.bias)
         if out.shape != (len(x), self.out_features):  # a broadcast would reach the rows of other requests
             raise BadAnswerError("gave a product of another shape than rows and outputs")
         self.add_deltas(x, out, at)
-        return out
+        return out if self.whole.combine is None else self.whole.combine(out)
 
     def add_deltas(self, x: Tensor, out: Tensor, at: BatchRows) -> None:
         """x: [T, in]; adds to out: [T, out]."""

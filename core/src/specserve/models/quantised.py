@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from specserve.protocols import TensorPart
+
 
 def dense(weight: Tensor | QuantisedWeight) -> Tensor:
     return weight.dense() if isinstance(weight, QuantisedWeight) else weight
@@ -25,3 +27,19 @@ def stacked(weights: Sequence[Tensor | QuantisedWeight]) -> Tensor | QuantisedWe
         return torch.cat([dense(weight) for weight in weights])
     integers = torch.cat([weight.integers for weight in quantised])
     return quantised[0]._replace(integers=integers, scales=torch.cat([weight.scales for weight in quantised]))
+
+
+def columns_of(weight: Tensor | QuantisedWeight, part: TensorPart) -> Tensor | QuantisedWeight:
+    """The part's columns of these rows. ValueError where they begin or end within a group of a quantised weight."""
+    columns = part.columns
+    if columns == slice(None):
+        return weight
+    if not isinstance(weight, QuantisedWeight):
+        return weight[:, columns]
+    integers, scales, size = weight.integers[:, columns], weight.scales, weight.group_size
+    if scales.shape[1] > 1:
+        begin, end, _ = columns.indices(weight.shape[1])
+        if begin % size or (end % size and end < weight.shape[1]):
+            raise ValueError(f"columns {begin} to {end} are not whole groups of {size}")
+        scales = scales[:, begin // size : -(-end // size)]
+    return weight._replace(integers=integers, scales=scales)

@@ -32,6 +32,7 @@ from specserve.protocols.drafter import Drafter, DrafterNeeds
 from specserve.protocols.graphs import AdapterLimits, Cut, GraphAdapters, GraphShape, Recorder, Recording
 from specserve.protocols.lowrank import AdapterWeights, LoraPlanner, LowRankPart
 from specserve.protocols.model import AdaptableModel, AdaptableProjection, Delta, ForwardPass, KernelSet
+from specserve.protocols.part import Combine, TensorPart, WholeMap
 from specserve.protocols.planner import CostTable, DraftComposer, DraftPlanner, PlanningRuntime
 from specserve.protocols.prefix_cache import BlocksRemoved, BlocksStored, CacheChange, CacheCleared, CacheObserver
 from specserve.protocols.quantised import QuantisedWeight
@@ -72,6 +73,7 @@ __all__ = [
     "CacheChange",
     "CacheCleared",
     "CacheObserver",
+    "Combine",
     "CostTable",
     "Cut",
     "Delta",
@@ -113,7 +115,9 @@ __all__ = [
     "Sampler",
     "ScoredRow",
     "TargetCosts",
+    "TensorPart",
     "TextStream",
     "Tokenizer",
     "Verifier",
+    "WholeMap",
 ]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from specserve.protocols.draft_pass import DraftPass
     from specserve.protocols.graphs import AdapterLimits, GraphAdapters
     from specserve.protocols.lowrank import AdapterWeights
+    from specserve.protocols.part import WholeMap
     from specserve.protocols.quantised import QuantisedWeight
     from specserve.protocols.sampling import Sampler
 
@@ -127,6 +128,9 @@ class AdaptableProjection(Protocol):
     """The map with its packed weight; None where nothing is packed, or where a plugin set the kernel."""
     parts: Mapping[str, slice]
     """Rows of the output by the checkpoint's own names: a fused qkv has q_proj, k_proj, v_proj."""
+    whole: WholeMap
+    """The map that this is a part of, where several processes compute the model; else this one. A kernel that fuses the
+    projection with others must decline where it has a `combine`."""
 
     @property
     def weight(self) -> Tensor:
@@ -162,3 +166,11 @@ class AdaptableModel(Protocol):
     vocab_size: int
     device: torch.device
     dtype: torch.dtype
+
+    def pack_adapter(self, weights: AdapterWeights) -> Any:
+        """weights: of the whole model. What `Segment.adapter` is for its rows, until `free_adapter`."""
+        ...
+
+    def free_adapter(self, packed: object) -> None:
+        """No later batch has it."""
+        ...

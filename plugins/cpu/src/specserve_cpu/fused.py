@@ -126,8 +126,9 @@ def fuse(machine: _native.Machine, model: DecoderModel, attention: AttentionBack
 
 
 def is_fusable(projection: AdaptableProjection) -> bool:
-    """Is its kernel ours, without padding, and are its deltas all LoRA?"""
-    return all(isinstance(delta, LowRankDelta) for delta in projection.deltas) and is_packed(projection)
+    """Is its kernel ours, without padding, are its deltas all LoRA, and is nothing done with its output?"""
+    only_lora = all(isinstance(delta, LowRankDelta) for delta in projection.deltas)
+    return only_lora and projection.whole.combine is None and is_packed(projection)
 
 
 def is_packed(projection: AdaptableProjection) -> bool:

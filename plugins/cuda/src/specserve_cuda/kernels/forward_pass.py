@@ -164,8 +164,10 @@ def project(projection: Projection, x: Tensor, out: Tensor, at: BatchRows) -> Te
 
 
 def fuse(model: DecoderModel, attention: AttentionBackend) -> TritonPass | None:
-    """None where the backend writes the cache itself."""
+    """None where the backend writes the cache itself, and where something is done with the output of a projection."""
     cache = attention.writable_cache
+    if any(projection.whole.combine is not None for projection in model.projections.values()):
+        return None
     return None if cache is None or overrides_forward(attention) else TritonPass(model, attention, cache)
 
 
