@@ -15,7 +15,7 @@ COMPONENTS = {
     "kv": "root",
     "batch": "kv root",
     "protocols": "batch kv root",
-    "models": "batch protocols root",
+    "models": "batch kv protocols root",
     "hookspecs": "models protocols root",
     "plugins": "declare hookspecs root",
     "text": "protocols root",
@@ -79,6 +79,7 @@ USED_BY_PLUGINS = {
     "specserve_kv_events": "api specserve_server",
     "specserve_lora": "api specserve_server",
     "specserve_ngram": "api specserve_server",
+    "specserve_tensor_parallel": "api",
     "repeat_plugin": "api",
 }
 """One door: what plugins import beside `specserve.api` is an exception."""

@@ -8,12 +8,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-import torch
-
 from specserve.batch.builder import BatchBuilder
 from specserve.engine.admission import EngineLimits
 from specserve.engine.cache_journal import make_journal
-from specserve.engine.components import Components, load_components
+from specserve.engine.components import Components, closed_on_failure, load_components
 from specserve.engine.connect_drafters import DraftTarget, connect_drafters
 from specserve.engine.description import describe
 from specserve.engine.engine import Engine, EngineParts
@@ -66,7 +64,8 @@ def assemble(config: EngineConfig, host: PluginHost, on_progress: ProgressCallba
     build_struct_tables()  # of the engine's modules, all imported by now: another engine may be loaded at the same time
     with lack_of_memory_told(config.model, config.device), faults_named(host):
         parts = load_components(config, host, on_progress)
-        engine = Engine(make_parts(parts))
+        with closed_on_failure(parts.model.part):
+            engine = Engine(make_parts(parts))
     if parts.config.graph_warm_up:
         engine.runner.warm_up(partial(on_progress, RECORDING))
     build_struct_tables()  # of what plugins imported since
@@ -79,7 +78,7 @@ def make_parts(c: Components) -> EngineParts:
     hidden_layers = {layer for drafter in c.drafters for layer in drafter.needs.hidden_layers}
     step = StepParts(c.model, c.kernels.kernels, c.attention.backend, hidden_layers, c.attention.graphs)
     metrics = EngineMetrics(faults=host.faults)
-    runner = make_runner(config, host, step, metrics, sampler=c.kernels.sampler, drafts=bool(c.drafters))
+    runner = make_runner(c, step, metrics)
     lora = make_lora_planner(config, host)
     builder = BatchBuilder(config.block_size, c.device, lora.plan)
     planner = choose_planner(c, runner, builder)
@@ -107,7 +106,7 @@ def make_parts(c: Components) -> EngineParts:
         draw_seed=random_seed if config.seed is None else partial(arrival_seed, config.seed),
         checks=request_checks(host),
         blame=Blame([*step_roles(c.kernels, c.attention, verifier, lora), *host.roles()], host.packages()),
-        check_device=torch.cuda.synchronize if config.device == "cuda" else bool,
+        check_device=runner.check_device,
     )
 
 

@@ -13,24 +13,24 @@ from specserve.plugins.interface_checks import check_extends, check_members
 
 if TYPE_CHECKING:
     from specserve.config import EngineConfig
+    from specserve.engine.components import Components
     from specserve.metrics import EngineMetrics
     from specserve.models.runner import StepParts
     from specserve.plugins.host import PluginHost
-    from specserve.protocols import Recorder, Sampler
+    from specserve.protocols import Recorder
 
 
-def make_runner(
-    config: EngineConfig, host: PluginHost, step: StepParts, metrics: EngineMetrics, *, sampler: Sampler, drafts: bool
-) -> Runner:
-    """`drafts`: is a drafter enabled?"""
+def make_runner(c: Components, step: StepParts, metrics: EngineMetrics) -> Runner:
+    config, host = c.config, c.host
     parts = RunnerParts(
         step=step,
-        sampler=sampler,
-        generated="verify" if drafts else "decode",
+        sampler=c.kernels.sampler,
+        generated="verify" if c.drafters else "decode",
         make_recorder=partial(make_recorder, config, host),
         declines=partial(reasons_against, host),
         free_memory=partial(free_memory, config.device),
         metrics=metrics,
+        cache=c.cache,
     )
     answer: tuple[str, Runner] | None = host.single("make_runner", config=config, parts=parts)
     if answer is not None:

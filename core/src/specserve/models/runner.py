@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import torch
+
 from specserve.batch.hidden_states import HiddenBuffers
 from specserve.inference import inference
 from specserve.models.tiled import forward_pass
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from specserve.batch.batch import Batch
+    from specserve.kv.cache import KVCache
     from specserve.metrics import EngineMetrics
     from specserve.models.decoder import DecoderModel
     from specserve.protocols import (
@@ -47,7 +50,7 @@ class StepParts(NamedTuple):
 class RunnerParts(NamedTuple):
     """What a plugin makes a runner of. `generated`: the phase of generated positions in this engine, decode or verify.
     `make_recorder`: what a plugin has to record steps on the device, if any. `declines`: why plugins decline a shape,
-    empty where none does. `free_memory`: bytes that could be allocated now."""
+    empty where none does. `free_memory`: bytes that could be allocated now. `cache`: of the target's layers."""
 
     step: StepParts
     sampler: Sampler
@@ -56,6 +59,7 @@ class RunnerParts(NamedTuple):
     declines: Callable[[GraphShape], Sequence[str]]
     free_memory: Callable[[], int]
     metrics: EngineMetrics
+    cache: KVCache
 
 
 class Runner:
@@ -94,6 +98,20 @@ class Runner:
 
     def describe_graphs(self) -> JsonObject:
         return {"mode": "none"}
+
+    def check_device(self) -> None:
+        """Raise where what computes steps is lost: then no request is the cause of a failing step, and the engine
+        ends."""
+        if self.model.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    def watch(self, lost: Callable[[], None]) -> None:
+        """Called once, before requests are served. Any thread may call `lost`: the engine then asks `check_device`
+        before its next step, or at once where it is idle."""
+
+    def close(self) -> None:
+        """The engine is done."""
+        self.model.part.close()
 
     def pass_of(self, backend: AttentionBackend) -> ForwardPass:
         if backend is self.attention:
