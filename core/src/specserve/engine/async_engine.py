@@ -193,6 +193,7 @@ class AsyncEngine:
         await asyncio.to_thread(self.thread.join)
         await asyncio.to_thread(self.pages.stop)
         await asyncio.to_thread(self.engine.parts.cache_journal.stop)
+        await asyncio.to_thread(self.engine.runner.close)
         self.fail_everyone(ShuttingDownError("the server is shutting down before this request was done; try again"))
 
     def deliver(self, opened: list[Mailbox], outputs: list[RequestOutput]) -> None:

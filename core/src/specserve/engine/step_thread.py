@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
+from specserve.errors import SpecserveError
 from specserve.faults import FAULTS, RequestFault
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class StepThread:
         """Outputs of requests that were added since the last post."""
         self.wake = threading.Event()
         self.stop_requested = threading.Event()
+        engine.runner.watch(lambda: self.send(engine.runner.check_device))
         self.thread = threading.Thread(target=self.run, name="specserve-step", daemon=True)
         self.thread.start()
 
@@ -74,7 +76,8 @@ class StepThread:
         try:
             self.step_until_stopped()
         except BaseException as error:
-            logger.exception("the step loop died")
+            if not isinstance(error, SpecserveError):  # its message says all, and whoever waits for the end tells it
+                logger.exception("the step loop died")
             with contextlib.suppress(RuntimeError):
                 self.loop.call_soon_threadsafe(self.die, error)
 

@@ -12,6 +12,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from specserve.announcements import announce, announce_failure
+from specserve.errors import SpecserveError
 from specserve_server.app.access_log import access_log_on_stderr
 from specserve_server.app.application import make_app
 from specserve_server.app.http_runner import HttpRunner
@@ -85,7 +86,8 @@ async def run_until_stopped(state: ServerState, signals: Signals, ready: str) ->
 
 
 async def tell_death(engine: EngineClient) -> int:
-    announce_failure(f"the engine died: {await engine.failed()!r}")
+    error = await engine.failed()
+    announce_failure(f"the engine died: {error if isinstance(error, SpecserveError) else repr(error)}")
     return 1
 
 
