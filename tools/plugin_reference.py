@@ -35,6 +35,7 @@ PARTS = {
     "Attention": ("protocols/attention.py",),
     "Families of models": ("models/family.py",),
     "Formats of weights": ("models/weight_format.py",),
+    "Parts of a model": ("models/part.py", "protocols/part.py", "engine/worker.py"),
     "Kernels and the model": ("protocols/model.py", "protocols/quantised.py"),
     "Adapters": ("protocols/lowrank.py", "batch/lora_plan.py"),
     "Graphs": ("protocols/graphs.py",),

@@ -54,6 +54,7 @@ PLUGIN_FEATURES = {
     "observer.metrics": "learns from or counts what was committed, and changes nothing",
     "observer.cache": "is told which blocks the prefix cache knows, and changes nothing",
     "server.routes": "adds routes to the HTTP server",
+    "parallel.tensor": "several processes compute each layer of the target together",
 }
 """What other plugins provide. Where two plugins provide these, one of them must declare the other's compatible."""
 
