@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class LoadedAdapter:
     """One version in memory."""
 
@@ -23,7 +23,7 @@ class LoadedAdapter:
     id: str
     """Of the version: `specserve.api.adapter_id`."""
     packed: Any
-    """As `KernelSet.pack_adapter` made it."""
+    """As `AdaptableModel.pack_adapter` made it."""
     rank: int
     """The highest of its parts."""
     num_bytes: int

@@ -39,7 +39,8 @@ def modules_of(projections: Mapping[str, AdaptableProjection]) -> dict[str, Modu
         if name == HEAD:
             continue
         layer = name.rpartition(".")[0]
-        for part, outs in projection.parts.items():
+        whole = projection.whole  # an adapter is for the whole model, whatever this process has of it
+        for part, outs in whole.parts.items():
             path = f"model.{layer}.{BLOCKS[part]}.{part}"
-            found[path] = Module(path, name, outs, projection.in_features, outs.stop - outs.start)
+            found[path] = Module(path, name, outs, whole.in_features, outs.stop - outs.start)
     return found

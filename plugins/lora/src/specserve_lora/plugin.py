@@ -93,7 +93,8 @@ def make_store(model: AdaptableModel, config: EngineConfig, options: LoraOptions
     reader = AdapterReader(modules_of(model.projections), weight.dtype, weight.device, options.max_rank, max_memory)
     return AdapterStore(
         reader.read,
-        model.kernels.pack_adapter,
+        model.pack_adapter,
+        model.free_adapter,
         limits=CacheLimits(options.max_loaded, max_memory),
         base_name=config.model,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -40,17 +41,20 @@ class KnownAdapter:
 
 
 class AdapterStore:
-    """`read` and `pack` are slow and may raise; tests replace them. No adapter may be called `base_name`."""
+    """`read` and `pack` are slow and may raise; tests replace them. `free` gets what `pack` gave once nobody has the
+    adapter any more. No adapter may be called `base_name`."""
 
     def __init__(
         self,
         read: Callable[[AdapterDir], Adapter],
         pack: Callable[[Any], Any],
+        free: Callable[[Any], object] = bool,
         *,
         limits: CacheLimits,
         base_name: str = "",
     ) -> None:
-        self.read, self.pack, self.limits, self.base_name = read, pack, limits, base_name
+        self.read, self.pack, self.free = read, pack, free
+        self.limits, self.base_name = limits, base_name
         self.lock = threading.Lock()
         """Guards the fields below; held briefly."""
         self.load_lock = threading.Lock()
@@ -172,7 +176,9 @@ class AdapterStore:
             loaded = self.loaded.get(id)
         if loaded is None:  # `load_lock` keeps every other thread from inserting it meanwhile
             self.check_capacity(adapter.num_bytes, self.current_id(name))
-            loaded = LoadedAdapter(name, id, self.pack(adapter.weights), adapter.rank, adapter.num_bytes, 0)
+            packed = self.pack(adapter.weights)
+            loaded = LoadedAdapter(name, id, packed, adapter.rank, adapter.num_bytes, 0)
+            weakref.finalize(loaded, self.free, packed).atexit = False
         with self.lock:
             loaded.last_used = next(self.clock)
             loaded.num_pins += pins
