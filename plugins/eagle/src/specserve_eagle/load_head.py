@@ -71,7 +71,7 @@ class HeadBuilder:
         numbers = decoder_config(config)
         rotary = rotary_table(numbers, target.max_model_len)
         weights = DecoderWeights(
-            self.tensor("embed_tokens") if self.checkpoint.has("embed_tokens") else target.embedding,
+            self.tensor("embed_tokens") if self.checkpoint.has("embed_tokens") else target.whole_embedding(),
             tuple(self.layer(index) for index in range(config.num_layers)),
             self.optional("norm"),
             self.lm_head(),
@@ -115,7 +115,7 @@ class HeadBuilder:
         )
 
     def lm_head(self) -> Projection:
-        return self.projection("lm_head") if self.checkpoint.has("lm_head") else self.target.lm_head
+        return self.projection("lm_head") if self.checkpoint.has("lm_head") else self.target.whole_head()
 
     def projection(self, name: str, *parts: str) -> Projection:
         """`parts` stacked as one product; the tensor `name` where there are none."""
