@@ -87,7 +87,7 @@ pages: $(VENV)/.dev
 
 # Proves every declared pair anew, and writes what was found into docs/.
 TOY := from pathlib import Path; from specserve_workbench.testing.toy import write_checkpoint; write_checkpoint(Path('build/proofs/llama'))
-OWN := adaptive cpu eagle grammar hybrid_attn kv-events lora ngram repeat
+OWN := adaptive cpu eagle grammar hybrid_attn kv-events lora ngram repeat tensor-parallel
 proofs: $(VENV)/.dev
 	$(BIN)/python -c "$(TOY)"
 	$(BIN)/python -m pytest -q $(OWN:%=--specserve-plugin %) --specserve-set eagle.model=build/proofs/llama \
@@ -133,7 +133,7 @@ $(VENV)/.product: $(PRODUCT:%=%/pyproject.toml) | $(VENV)/.torch
 
 # Their Python sources are installed editable; the native modules are built into $(VENV).
 native_sources = plugins/$(1)/pyproject.toml plugins/$(1)/CMakeLists.txt $(shell find plugins/$(1)/native -name '*.[ch]pp')
-PURE := plugins/graphs plugins/cuda plugins/grammar plugins/hybrid_attn plugins/kv_events plugins/lora
+PURE := plugins/graphs plugins/cuda plugins/grammar plugins/hybrid_attn plugins/kv_events plugins/lora plugins/tensor_parallel
 NATIVE := $(VENV)/.cpu $(VENV)/.ngram $(VENV)/.adaptive
 $(VENV)/.adaptive: $(call native_sources,adaptive)
 $(VENV)/.cpu: $(call native_sources,cpu)

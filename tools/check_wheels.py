@@ -23,6 +23,7 @@ PROMPT = """\
         self.assertEqual(add(2, 2), 4)
         self.assertEqual(add("""
 PLUGINS = {"adaptive", "cpu", "cuda", "eagle", "grammar", "graphs", "hybrid_attn", "kv-events", "lora", "ngram"}
+PLUGINS = {"adaptive", "cpu", "cuda", "eagle", "grammar", "graphs", "hybrid_attn", "lora", "ngram", "tensor-parallel"}
 ACCEPTED = re.compile(r"; [1-9]\d* of \d+ draft tokens accepted$")
 PASSED = WORK / f"passed-{PYTHON}"
 

@@ -80,6 +80,7 @@ PUBLISHED = tuple(
         "plugins/lora",
         "plugins/ngram",
         "deploy/ray",
+        "plugins/tensor_parallel",
     )
 )
 """Not `template/`, which is an example."""

@@ -1,0 +1,100 @@
+"""Which rows and columns of a model's weights each rank has: arithmetic on sizes.
+
+Query heads, inner widths and the vocabulary are divided among the ranks in order. Where there are fewer key heads than
+ranks, several ranks have the same one. Knows nothing about processes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from specserve.api import ConfigError, TensorPart
+
+if TYPE_CHECKING:
+    from specserve.api.models import ModelConfig
+
+BY_ROWS = ("gate_proj", "up_proj")
+FUSED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": BY_ROWS}
+ENDS = ("embed_tokens", "lm_head")
+
+
+def share(size: int, rank: int, ranks: int) -> slice:
+    """The rank's part of `size` things in a row: the first ranks have one more where it does not divide evenly."""
+    each, over = divmod(size, ranks)
+    begin = rank * each + min(rank, over)
+    return slice(begin, begin + each + (rank < over))
+
+
+def check_divisible(config: ModelConfig, ranks: int) -> None:
+    """Raises ConfigError where the model cannot be divided among so many ranks."""
+    allowed = [n for n in range(2, config.num_heads + 1) if not problem(config, n)]
+    if why := problem(config, ranks):
+        can = f"this model allows {', '.join(map(str, allowed))}" if allowed else "this model allows none but 1"
+        raise ConfigError(f"tensor-parallel.ranks: {why}; got {ranks}. Choose another number of ranks: {can}.")
+
+
+def problem(config: ModelConfig, ranks: int) -> str:
+    """Why so many ranks cannot share the model; empty where they can."""
+    heads, keys = config.num_heads, config.num_kv_heads
+    if heads % ranks:
+        return f"each rank has the same number of query heads, of which this model has {heads}"
+    if keys % ranks and ranks % keys:
+        return f"ranks have the same number of key heads, or share them evenly; this model has {keys}"
+    if min(config.intermediate_size, config.vocab_size) < ranks:
+        return f"each rank has a part of the inner width {config.intermediate_size} and of the vocabulary"
+    return ""
+
+
+class Shares:
+    """What one rank has of a model that `check_divisible` accepts."""
+
+    def __init__(self, config: ModelConfig, rank: int, ranks: int) -> None:
+        self.rank, size = rank, config.head_dim
+        self.queries = share(config.num_heads, rank, ranks)
+        first = rank * config.num_kv_heads // ranks
+        self.keys = slice(first, first + max(config.num_kv_heads // ranks, 1))
+        self.inner = share(config.intermediate_size, rank, ranks)
+        self.vocabulary = [share(config.vocab_size, each, ranks) for each in range(ranks)]
+        """Of every rank."""
+        of_heads = {"q_proj": self.queries, "k_proj": self.keys, "v_proj": self.keys}
+        self.rows = {name: slice(heads.start * size, heads.stop * size) for name, heads in of_heads.items()}
+        self.rows |= dict.fromkeys(BY_ROWS, self.inner) | dict.fromkeys(ENDS, self.vocabulary[rank])
+        widths = {"q_proj": config.num_heads * size, **dict.fromkeys(("k_proj", "v_proj"), config.num_kv_heads * size)}
+        self.sizes = widths | dict.fromkeys(BY_ROWS, config.intermediate_size)
+        """Outputs of the whole maps."""
+        self.columns = {"o_proj": self.rows["q_proj"], "down_proj": self.inner}
+
+    def tensor(self, name: str) -> TensorPart | None:
+        """What this rank has of the checkpoint's tensor; None: nothing. The bias of a sum is the first rank's."""
+        stem, _, kind = name.rpartition(".")
+        module = stem.rpartition(".")[2]
+        if module in self.rows:
+            return TensorPart(self.rows[module])
+        if module in self.columns:
+            if kind == "bias":
+                return None if self.rank else TensorPart()
+            return TensorPart(columns=self.columns[module])
+        return TensorPart()
+
+    def outputs(self, fused: str, whole: slice) -> tuple[slice, slice]:
+        """Of outputs `whole` of a fused projection, which are one of the checkpoint's maps: the rows of that map that
+        this rank has, and where they are among its own outputs."""
+        begin = first = 0
+        for name in FUSED[fused]:
+            rows = self.rows[name]
+            count = rows.stop - rows.start
+            if begin == whole.start:
+                return rows, slice(first, first + count)
+            begin, first = begin + self.sizes[name], first + count
+        raise AssertionError(f"{fused} has no map whose outputs begin at {whole.start}")
+
+    def numbers(self, config: ModelConfig) -> ModelConfig:
+        """The heads and widths of this rank."""
+        return msgspec.structs.replace(
+            config,
+            num_heads=self.queries.stop - self.queries.start,
+            num_kv_heads=self.keys.stop - self.keys.start,
+            intermediate_size=self.inner.stop - self.inner.start,
+        )
