@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from graph_runs import KindsOfSteps, steps_of
-from test_declared_pairs import DRAFTING, PARTNERS, declared_pairs, needed_options, partner_plugin
+from test_declared_pairs import DRAFTING, PARTNERS, RANKS, declared_pairs, needed_options, partner_plugin
 
 from specserve_workbench.testing.engines import make_engine, plain_run, run_requests, watch
 from specserve_workbench.testing.requests import toy_request, varied_requests
@@ -16,6 +16,8 @@ REASONS = {
 }
 """Where the partner of this feature leaves something to be said; others let every step be replayed in full mode."""
 KERNELS = ("cpu",)
+PAIRS = [(plugin, feature) for plugin, feature in declared_pairs() if plugin != RANKS]
+"""Ranks refuse graphs."""
 
 
 def pair_engine(model, plugin, feature, partner, graphs):
@@ -33,7 +35,7 @@ def pair_engine(model, plugin, feature, partner, graphs):
     ).engine  # fmt: skip
 
 
-@pytest.mark.parametrize(("plugin", "feature"), list(declared_pairs()))
+@pytest.mark.parametrize(("plugin", "feature"), PAIRS)
 def test_a_declared_pair_is_replayed_or_says_why_not(toy_model, plugin, feature):
     repetitive = [toy_request(f"r{i}", (5, 6, 6), max_tokens=20, logit_bias={6: 20.0 + i}, seed=i) for i in range(3)]
     requests = [*varied_requests(10), *repetitive]
