@@ -15,6 +15,8 @@ from specserve_workbench.testing.conformance.cases import SETTINGS
 
 COMPATIBLE = dict.fromkeys(("draft.chain", "draft.tree"), "WORKS")
 OWN = ("adaptive", "cpu", "eagle", "grammar", "hybrid_attn", "kv-events", "lora", "ngram", "repeat")
+RANKS = "tensor-parallel"
+"""Each of the others is run beside it; its own cases take minutes."""
 STRESS = (
     "every hook is called",
     "random limits",
@@ -48,7 +50,7 @@ def test_our_own_plugins_pass(plugin, own_report):
     said, report = own_report
     found = outcomes(report, plugin)
     assert found == outcomes(PUBLISHED, plugin), "make proofs"
-    whats = {*SETTINGS, *(f"with {other}" for other in OWN if other not in (plugin, "cpu")), *STRESS}
+    whats = {*SETTINGS, *(f"with {other}" for other in (*OWN, RANKS) if other not in (plugin, "cpu")), *STRESS}
     assert found.keys() == whats
     table = table_of(said)
     counts = counts_of(table, plugin)
@@ -58,6 +60,14 @@ def test_our_own_plugins_pass(plugin, own_report):
     steady = counts_of("\n".join(line for line in table.splitlines() if "adaptive" not in line), plugin)
     assert all(count > 10 for count in steady)
     assert len(steady) >= len(SETTINGS) - 1 or plugin == "adaptive"
+
+
+@pytest.mark.sweep
+def test_several_ranks_pass(tmp_path, toy_model):
+    report, settings = tmp_path / "report.json", (f"eagle.model={toy_model}", "eagle.steps=3")
+    code, said = run_kit(tmp_path, RANKS, settings=settings, report=report, as_installed=True)
+    assert code == 0, said
+    assert outcomes(report, RANKS) == outcomes(PUBLISHED, RANKS), "make proofs"
 
 
 def outcomes(report, plugin):
