@@ -22,8 +22,10 @@ PROMPT = """\
         self.assertEqual(add(1, 2), 3)
         self.assertEqual(add(2, 2), 4)
         self.assertEqual(add("""
-PLUGINS = {"adaptive", "cpu", "cuda", "eagle", "grammar", "graphs", "hybrid_attn", "kv-events", "lora", "ngram"}
-PLUGINS = {"adaptive", "cpu", "cuda", "eagle", "grammar", "graphs", "hybrid_attn", "lora", "ngram", "tensor-parallel"}
+PLUGINS = {
+    *("adaptive", "cpu", "cuda", "eagle", "grammar", "graphs", "hybrid_attn", "kv_events", "lora", "ngram"),
+    "tensor_parallel",
+}
 ACCEPTED = re.compile(r"; [1-9]\d* of \d+ draft tokens accepted$")
 PASSED = WORK / f"passed-{PYTHON}"
 

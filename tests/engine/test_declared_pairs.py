@@ -126,7 +126,7 @@ PARTNERS = {
 
 
 DRAFTING = ("eagle", "ngram", "repeat")
-RANKS = "tensor-parallel"
+RANKS = "tensor_parallel"
 """Adds in another order than one process does: the same tokens in float32, and log-probabilities that are nearly so."""
 OF_INSTALLED = {
     "draft.model": "tensor_parallel/test_ranks_lossless.py",
@@ -142,7 +142,7 @@ def needed_options(plugin, toy_model):
     """Of plugins that need any: eagle drafts with the toy model itself, as a stand-alone draft model."""
     needed = {
         "eagle": {"model": str(toy_model), "steps": 4},
-        "kv-events": {"endpoint": "tcp://127.0.0.1:*"},  # an earlier engine may not be forgotten yet
+        "kv_events": {"endpoint": "tcp://127.0.0.1:*"},  # an earlier engine may not be forgotten yet
     }
     return {plugin: needed[plugin]} if plugin in needed else {}
 
@@ -160,7 +160,7 @@ def declared_pairs():
 def partner_plugin(feature, partner, plugins):
     """The partner of these plugins, as a plugin."""
     compatible = ()
-    if "adaptive" in plugins or "kv-events" in plugins:  # which run beside n-gram drafts
+    if "adaptive" in plugins or "kv_events" in plugins:  # which run beside n-gram drafts
         compatible = OF_NGRAM
     if "adaptive" in plugins:  # which plans itself
         del partner.make_draft_planner

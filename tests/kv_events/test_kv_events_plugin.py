@@ -23,7 +23,7 @@ from specserve_workbench.testing.drafters import OracleDrafter
 from specserve_workbench.testing.engines import assert_lossless, make_engine, run_requests
 from specserve_workbench.testing.requests import toy_request, varied_requests
 
-PUBLISHING = {"plugins": ("kv-events",), "plugin_options": {"kv-events": {"endpoint": ANYWHERE}}}
+PUBLISHING = {"plugins": ("kv_events",), "plugin_options": {"kv_events": {"endpoint": ANYWHERE}}}
 
 
 def publisher_of(engine):
@@ -63,7 +63,7 @@ async def test_the_server_tells_where_it_publishes_and_counts(toy_model, context
     options = {"endpoint": "tcp://*:*", "replay_endpoint": ANYWHERE, "topic": "kv@a@b", "buffer": 77}
     config = EngineConfig(
         model=str(toy_model), threads=1, kv_memory="64M", block_size=4, default_plugins=False,
-        plugins=("kv-events",), plugin_options={"kv-events": options},
+        plugins=("kv_events",), plugin_options={"kv_events": options},
     )  # fmt: skip
     engine = await AsyncEngine.start(config)
     publisher = publisher_of(engine.engine)
@@ -91,7 +91,7 @@ async def test_a_server_that_connects_has_no_endpoint_to_tell(toy_model, context
     port = collector.bind_to_random_port("tcp://127.0.0.1")
     config = EngineConfig(
         model=str(toy_model), threads=1, kv_memory="64M", default_plugins=False,
-        plugins=("kv-events",), plugin_options={"kv-events": {"endpoint": f"tcp://127.0.0.1:{port}"}},
+        plugins=("kv_events",), plugin_options={"kv_events": {"endpoint": f"tcp://127.0.0.1:{port}"}},
     )  # fmt: skip
     async with TestClient(TestServer(make_app(await AsyncEngine.start(config), ServerConfig()))) as client:
         assert await (await client.get("/kv_event_sources")).json() == {}
@@ -102,22 +102,22 @@ def config_of(*flags):
 
 
 def test_the_flag_is_the_plugin_with_its_endpoint():
-    config = config_of("--kv-events", "tcp://*:6000", "--plugin", "ngram", "--set", "kv-events.topic=t")
-    assert config.plugins == ("ngram", "kv-events")
-    assert config.plugin_options == {"kv-events": {"endpoint": "tcp://*:6000", "topic": "t"}}
-    assert "kv-events" not in config_of().plugins
+    config = config_of("--kv-events", "tcp://*:6000", "--plugin", "ngram", "--set", "kv_events.topic=t")
+    assert config.plugins == ("ngram", "kv_events")
+    assert config.plugin_options == {"kv_events": {"endpoint": "tcp://*:6000", "topic": "t"}}
+    assert "kv_events" not in config_of().plugins
 
 
 def test_in_a_file_it_is_a_key_of_the_engine_which_the_flag_replaces(tmp_path):
     file = tmp_path / "specserve.toml"
-    file.write_text('[engine]\nkv_events = "tcp://*:6001"\n[plugins.kv-events]\ntopic = "t"\n')
+    file.write_text('[engine]\nkv_events = "tcp://*:6001"\n[plugins.kv_events]\ntopic = "t"\n')
     config = config_of("--config", str(file))
-    assert config.plugins == ("kv-events",)
-    assert config.plugin_options == {"kv-events": {"endpoint": "tcp://*:6001", "topic": "t"}}
+    assert config.plugins == ("kv_events",)
+    assert config.plugin_options == {"kv_events": {"endpoint": "tcp://*:6001", "topic": "t"}}
     config = config_of("--config", str(file), "--kv-events", "tcp://*:6002")
-    assert config.plugin_options["kv-events"]["endpoint"] == "tcp://*:6002"
-    config = config_of("--config", str(file), "--set", "kv-events.endpoint=tcp://*:6003")
-    assert config.plugin_options["kv-events"]["endpoint"] == "tcp://*:6003"
+    assert config.plugin_options["kv_events"]["endpoint"] == "tcp://*:6002"
+    config = config_of("--config", str(file), "--set", "kv_events.endpoint=tcp://*:6003")
+    assert config.plugin_options["kv_events"]["endpoint"] == "tcp://*:6003"
 
 
 def test_a_flag_of_a_plugin_that_is_not_installed_says_what_to_install(monkeypatch):
@@ -130,4 +130,4 @@ def test_a_flag_of_a_plugin_that_is_not_installed_says_what_to_install(monkeypat
 def test_the_flag_of_tensor_parallel_sets_its_ranks(monkeypatch):
     monkeypatch.setattr("specserve_server.cli.plugin_flags.entry_points", lambda **_: (json,))
     config = config_of("--tensor-parallel", "2")
-    assert (config.plugins, config.plugin_options) == (("tensor-parallel",), {"tensor-parallel": {"ranks": "2"}})
+    assert (config.plugins, config.plugin_options) == (("tensor_parallel",), {"tensor_parallel": {"ranks": "2"}})

@@ -182,7 +182,7 @@ def test_a_port_in_use_is_told_with_the_option(option):
         taken.listen()
         there = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
         options = {"endpoint": ANYWHERE, "socket": "bind"} | {option: there}
-        with pytest.raises(ConfigError, match=rf"kv-events\.{option}: {there} cannot be bound: address already in use"):
+        with pytest.raises(ConfigError, match=rf"kv_events\.{option}: {there} cannot be bound: address already in use"):
             open_sockets(KvEventsOptions(**options))
 
 

@@ -14,8 +14,8 @@ from fake_site import write_plugin
 from specserve_workbench.testing.conformance.cases import SETTINGS
 
 COMPATIBLE = dict.fromkeys(("draft.chain", "draft.tree"), "WORKS")
-OWN = ("adaptive", "cpu", "eagle", "grammar", "hybrid_attn", "kv-events", "lora", "ngram", "repeat")
-RANKS = "tensor-parallel"
+OWN = ("adaptive", "cpu", "eagle", "grammar", "hybrid_attn", "kv_events", "lora", "ngram", "repeat")
+RANKS = "tensor_parallel"
 """Each of the others is run beside it; its own cases take minutes."""
 STRESS = (
     "every hook is called",
@@ -39,7 +39,7 @@ def own_report(tmp_path_factory, toy_model):
     """All in one run, which decodes without drafts once for all of them; what it said, and its report."""
     folder = tmp_path_factory.mktemp("own")
     report = folder / "report.json"
-    settings = (f"eagle.model={toy_model}", "eagle.steps=3", "kv-events.endpoint=tcp://127.0.0.1:*")
+    settings = (f"eagle.model={toy_model}", "eagle.steps=3", "kv_events.endpoint=tcp://127.0.0.1:*")
     code, said = run_kit(folder, *OWN, settings=settings, report=report, as_installed=True)
     assert code == 0, said
     return said, report

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from specserve_tensor_parallel.processes import Rank
     from specserve_workbench.testing.engines import Output
 
-NAME = "tensor-parallel"
+NAME = "tensor_parallel"
 NEAR = {"rtol": 1e-3, "atol": 1e-3}
 
 

@@ -1,4 +1,4 @@
-"""What kv-events declares about the features of other plugins.
+"""What kv_events declares about the features of other plugins.
 
 Imports nothing heavy: `specserve plugins explain` reads it.
 """

@@ -1,4 +1,4 @@
-"""The options of kv-events, and what an endpoint may be."""
+"""The options of kv_events, and what an endpoint may be."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SocketKind = Literal["auto", "bind", "connect"]
 
 
 class KvEventsOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """`--set kv-events.endpoint=tcp://*:5557`."""
+    """`--set kv_events.endpoint=tcp://*:5557`."""
 
     endpoint: str = "tcp://*:5557"
     """Where events are published: tcp://HOST:PORT, where the port * is a free one, or ipc://PATH."""

@@ -1,4 +1,4 @@
-"""kv-events' hooks. There is one instance per engine."""
+"""kv_events' hooks. There is one instance per engine."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def bind(socket: zmq.Socket[bytes], option: str, endpoint: str) -> str:
         socket.bind(endpoint)
     except zmq.ZMQError as error:
         raise ConfigError(
-            f"kv-events.{option}: {endpoint} cannot be bound: {zmq.strerror(error.errno or 0).lower()}. Choose another "
+            f"kv_events.{option}: {endpoint} cannot be bound: {zmq.strerror(error.errno or 0).lower()}. Choose another "
             f"port, or end what uses this one."
         ) from None
     return str(socket.getsockopt_string(zmq.LAST_ENDPOINT)).replace("tcp://0.0.0.0:", "tcp://*:")
@@ -71,6 +71,6 @@ def connect(socket: zmq.Socket[bytes], endpoint: str) -> None:
         socket.connect(endpoint)
     except zmq.ZMQError as error:
         raise ConfigError(
-            f"kv-events.endpoint: {endpoint} cannot be connected to: {zmq.strerror(error.errno or 0).lower()}. Correct "
+            f"kv_events.endpoint: {endpoint} cannot be connected to: {zmq.strerror(error.errno or 0).lower()}. Correct "
             f"the host, or write tcp://*:PORT to publish there."
         ) from None

@@ -87,7 +87,7 @@ class LeadingPart(RankPart):
             assert isinstance(report, Loaded), report
             if report.arithmetic != own:
                 raise ConfigError(
-                    f"tensor-parallel: rank {rank.number} computes with {' and '.join(report.arithmetic)}, rank 0 with "
+                    f"tensor_parallel: rank {rank.number} computes with {' and '.join(report.arithmetic)}, rank 0 with "
                     f"{' and '.join(own)}: kernels and attention must come from installed plugins, and load everywhere."
                 )
 
@@ -98,7 +98,7 @@ class LeadingPart(RankPart):
         except (EOFError, OSError) as error:
             raise ConfigError(str(self.others.lost_by(error, f"rank {rank.number} does not answer"))) from None
         if isinstance(report, Failed):
-            raise ConfigError(f"tensor-parallel: rank {rank.number} cannot load its part of the model: {report.reason}")
+            raise ConfigError(f"tensor_parallel: rank {rank.number} cannot load its part of the model: {report.reason}")
         return report
 
     def pack_adapter(self, kernels: KernelSet, weights: AdapterWeights) -> Any:
@@ -145,7 +145,7 @@ def environments(device: str, ranks: int) -> list[dict[str, str]]:
     count = torch.cuda.device_count()
     if count < ranks:
         raise ConfigError(
-            f"tensor-parallel.ranks: each rank has a CUDA device of its own; got {ranks} ranks, and torch sees {count} "
+            f"tensor_parallel.ranks: each rank has a CUDA device of its own; got {ranks} ranks, and torch sees {count} "
             "devices. Choose fewer ranks."
         )
     visible = os.environ.get(DEVICES)

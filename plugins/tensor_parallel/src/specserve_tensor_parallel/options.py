@@ -1,4 +1,4 @@
-"""The options of tensor-parallel."""
+"""The options of tensor_parallel."""
 
 from __future__ import annotations
 

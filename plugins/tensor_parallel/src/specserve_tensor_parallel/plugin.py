@@ -1,4 +1,4 @@
-"""The hooks of tensor-parallel. torch.distributed is imported where there is more than one rank."""
+"""The hooks of tensor_parallel. torch.distributed is imported where there is more than one rank."""
 
 from __future__ import annotations
 

@@ -110,14 +110,14 @@ class Ranks:
     def lost_by(self, error: Exception, what: str) -> RankLostError:
         """A connection has ended: a process is about to, and what it leaves tells more."""
         self.fate.told.wait(DEATH_SECONDS)
-        return self.fate.lose(f"tensor-parallel: {what}: {error!r}.")
+        return self.fate.lose(f"tensor_parallel: {what}: {error!r}.")
 
     def out_of_step(self, error: BaseException) -> RankLostError:
         """A pass raised in this process, and the others are within it. Where one of them had ended, that is why."""
         if isinstance(error, RuntimeError):  # torch's, of collectives too
             self.fate.told.wait(DEATH_SECONDS)
         return self.fate.lose(
-            f"tensor-parallel: rank 0's forward pass raised {type(error).__name__}: {error}. The other ranks are "
+            f"tensor_parallel: rank 0's forward pass raised {type(error).__name__}: {error}. The other ranks are "
             "within the pass and cannot go on. Start the server again."
         )
 
@@ -159,7 +159,7 @@ def told(rank: Rank, code: int) -> str:
     lines = "\n".join(rank.last_lines)
     wrote = f" Its last lines:\n{lines}" if lines else ""
     return (
-        f"tensor-parallel: rank {rank.number} (process {rank.process.pid}) {how}; without it nothing can be "
+        f"tensor_parallel: rank {rank.number} (process {rank.process.pid}) {how}; without it nothing can be "
         f"computed.{wrote}"
     )
 

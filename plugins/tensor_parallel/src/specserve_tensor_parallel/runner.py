@@ -71,9 +71,9 @@ def names_with_deltas(model: AdaptableModel) -> list[str]:
         kinds = {type(delta) for delta in projection.deltas}
         if kinds - {LowRankDelta}:
             raise ConfigError(
-                f"tensor-parallel: a plugin adds to projection {name} what only it can compute "
+                f"tensor_parallel: a plugin adds to projection {name} what only it can compute "
                 f"({', '.join(sorted(kind.__name__ for kind in kinds - {LowRankDelta}))}), and ranks divide the "
-                "projection. Remove that plugin, or --plugin tensor-parallel."
+                "projection. Remove that plugin, or --plugin tensor_parallel."
             )
         if kinds:
             names.append(name)

@@ -32,7 +32,7 @@ def check_divisible(config: ModelConfig, ranks: int) -> None:
     allowed = [n for n in range(2, config.num_heads + 1) if not problem(config, n)]
     if why := problem(config, ranks):
         can = f"this model allows {', '.join(map(str, allowed))}" if allowed else "this model allows none but 1"
-        raise ConfigError(f"tensor-parallel.ranks: {why}; got {ranks}. Choose another number of ranks: {can}.")
+        raise ConfigError(f"tensor_parallel.ranks: {why}; got {ranks}. Choose another number of ranks: {can}.")
 
 
 def problem(config: ModelConfig, ranks: int) -> str:

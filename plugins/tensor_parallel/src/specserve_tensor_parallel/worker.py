@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 GRACE_SECONDS = 5.0
 """For the thread that hears of the same end to put things in order."""
-NAME, FEATURE = "tensor-parallel", "parallel.tensor"
+NAME, FEATURE = "tensor_parallel", "parallel.tensor"
 
 
 class FollowingPlugin:

@@ -1,5 +1,5 @@
-"""Flags that stand for a plugin and one of its options: `--kv-events E` is `--plugin kv-events --set
-kv-events.endpoint=E`. In a configuration file they are keys of [engine]: `kv_events = "E"`.
+"""Flags that stand for a plugin and one of its options: `--kv-events E` is `--plugin kv_events --set
+kv_events.endpoint=E`. In a configuration file they are keys of [engine]: `kv_events = "E"`.
 
 The engine knows none of these plugins. What `--set` says of the same option goes first, then the flag, then the file.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class PluginFlag(NamedTuple):
-    """`flag` is also the plugin's name, and the end of its distribution's."""
+    """`flag` is also the end of the distribution's name."""
 
     flag: str
     option: str
@@ -27,7 +27,8 @@ class PluginFlag(NamedTuple):
     what: str
 
     @property
-    def key(self) -> str:
+    def plugin(self) -> str:
+        """Its name, which is the key in [engine], too."""
         return self.flag.replace("-", "_")
 
 
@@ -39,9 +40,9 @@ PLUGIN_FLAGS = (
 
 def add_shorthand_flags(group: _ArgumentGroup) -> None:
     for flag in PLUGIN_FLAGS:
-        what = f"{flag.what}: the plugin {flag.flag}"
+        what = f"{flag.what}: the plugin {flag.plugin}"
         help = OptionHelp(what, default="off")
-        group.add_argument(f"--{flag.flag}", dest=flag.key, metavar=flag.metavar, help=help)
+        group.add_argument(f"--{flag.flag}", dest=flag.plugin, metavar=flag.metavar, help=help)
 
 
 class WrittenOut(NamedTuple):
@@ -56,16 +57,16 @@ def written_out(args: Namespace, engine: Mapping[str, object]) -> WrittenOut:
     """What the given flags, or the keys of the file's [engine], stand for. Raises ConfigError where such a plugin is
     not installed."""
     values = {**engine, **{name: value for name, value in vars(args).items() if value is not None}}
-    given = {flag: values[flag.key] for flag in PLUGIN_FLAGS if flag.key in values}
+    given = {flag: values[flag.plugin] for flag in PLUGIN_FLAGS if flag.plugin in values}
     for flag in given:
-        if not entry_points(group=PLUGINS, name=flag.flag):
+        if not entry_points(group=PLUGINS, name=flag.plugin):
             raise ConfigError(
-                f"--{flag.flag} needs the plugin {flag.flag}, which is not installed. Run pip install "
+                f"--{flag.flag} needs the plugin {flag.plugin}, which is not installed. Run pip install "
                 f"specserve-plugin-{flag.flag}, or leave the flag out."
             )
-    keys = {flag.key for flag in PLUGIN_FLAGS}
+    keys = {flag.plugin for flag in PLUGIN_FLAGS}
     return WrittenOut(
-        [flag.flag for flag in given],
-        [f"{flag.flag}.{flag.option}={value}" for flag, value in given.items()],
+        [flag.plugin for flag in given],
+        [f"{flag.plugin}.{flag.option}={value}" for flag, value in given.items()],
         {name: value for name, value in engine.items() if name not in keys},
     )
