@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from served import KEY
 
 if TYPE_CHECKING:
     from clients import Client, Json
@@ -56,6 +58,13 @@ async def test_streams_have_the_tokens_of_one_server(replicas: Client, single: C
     assert found == wanted
     assert all(any(ids.values()) for ids, _, _ in wanted)
     assert await replicas.total("specserve_accepted_draft_tokens_total") > 0, "nothing was drafted"
+
+
+async def test_bodies_may_be_compressed(replicas: Client) -> None:
+    body = gzip.compress(b'{"prompt": "def f():", "max_tokens": 3}')
+    headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json", "Content-Encoding": "gzip"}
+    answer = await replicas.send("POST", "/v1/completions", body, headers)
+    assert (answer.status, answer.json["usage"]["completion_tokens"]) == (200, 3)
 
 
 async def test_both_replicas_answer(replicas: Client) -> None:

@@ -70,7 +70,7 @@ async def test_what_one_replica_refuses_is_undone_on_the_others(cluster: Served,
     answer = await replicas.post(LOAD, lora_name="half", lora_path="docstrings")
     assert answer.status == 409
     assert "loaded already" in answer.json["error"]["message"]
-    assert "It was undone on 1 other replica" in answer.json["error"]["message"]
+    assert "It was undone on the replicas that had accepted it." in answer.json["error"]["message"]
     assert await send_to_one(second, UNLOAD, {"lora_name": "half"}) == 404, "nothing is half loaded"
     assert await send_to_one(first, UNLOAD, {"lora_name": "half"}) == 200
     assert (await replicas.post(LOAD, lora_name="half", lora_path="docstrings")).status == 200

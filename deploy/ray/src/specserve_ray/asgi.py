@@ -40,9 +40,8 @@ async def read_request(scope: Scope, receive: Receive, root_path: str, max_body_
     path = without_prefix(path.partition("?")[0], root_path)
     query = scope.get("query_string", b"").decode("ascii")
     body = await read_body(receive, max_body_bytes + 1)
-    return ForwardedRequest(
-        scope["method"], f"{path}?{query}" if query else path, end_to_end(headers, without=("content-length",)), body
-    )
+    kept = end_to_end(headers, without=("content-length", "expect"))
+    return ForwardedRequest(scope["method"], f"{path}?{query}" if query else path, kept, body)
 
 
 async def read_body(receive: Receive, most: int) -> bytes:
@@ -60,7 +59,7 @@ async def read_body(receive: Receive, most: int) -> bytes:
 async def send_answer(send: Send, parts: AsyncIterator[Head | bytes]) -> None:
     async for part in parts:
         if isinstance(part, Head):
-            kept = (*end_to_end(part.headers, OF_RAY), (REPLICA, part.replica))
+            kept = end_to_end(part.headers, OF_RAY) + (((REPLICA, part.replica),) if part.replica else ())
             headers = [(name.lower().encode(ENCODING), value.encode(ENCODING)) for name, value in kept]
             await send({"type": "http.response.start", "status": part.status, "headers": headers})
         else:

@@ -7,11 +7,13 @@ one gets its log back from a replica.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import logging
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ray
 from ray import serve
 from ray.exceptions import ActorDiedError
+from ray.serve.exceptions import DeploymentUnavailableError
 
 from specserve_ray.change_log import ChangeLog, MadeChange
 from specserve_ray.change_routes import inverse, read_change
@@ -25,10 +27,20 @@ if TYPE_CHECKING:
     from ray.actor import ActorHandle
 
     from specserve_ray.change_routes import Change
-    from specserve_ray.wire import Answer, ForwardedRequest
+    from specserve_ray.wire import ForwardedRequest
 
+logger = logging.getLogger(__name__)
+FAILED = "a replica has failed to make this change; its log says why."
 TIMEOUT_SECONDS = 120.0
 """How long replicas may take for a change."""
+
+
+class Outcomes(NamedTuple):
+    """Of a call of every replica."""
+
+    answers: list[Any]
+    """What the method returns, by those that returned."""
+    num_failed: int
 
 
 class Changes:
@@ -54,37 +66,42 @@ class Changes:
         change = read_change(request)
         assert change is not None
         async with self.lock:
-            answers = await self.on_all(request, MadeChange(self.log.number + 1, change))
-            if not answers:
+            made = MadeChange(self.log.number + 1, change)
+            outcomes = await self.on_all("change", request, made)
+            if outcomes is None:
                 return Applied(error_answer(NONE_READY, request.path), self.log.number)
-            refused = [answer for answer in answers if not 200 <= answer.head.status < 300]
-            if not refused:
-                self.log.add(MadeChange(self.log.number + 1, change))
-                return Applied(answers[0], self.log.number)
-            if len(refused) == len(answers):
-                return Applied(refused[0], self.log.number)
-            said = await self.undo(change, len(answers) - len(refused))
-            return Applied(explained(refused[0], said), self.log.number)
+            accepted = [answer for answer in outcomes.answers if 200 <= answer.head.status < 300]
+            refused = [answer for answer in outcomes.answers if answer not in accepted]
+            if accepted and not refused and not outcomes.num_failed:
+                self.log.add(made)
+                return Applied(accepted[0], self.log.number)
+            answer = refused[0] if refused else error_answer(FAILED, request.path)
+            if accepted or outcomes.num_failed:
+                answer = explained(answer, await self.undo(change))
+            return Applied(answer, self.log.number)
 
-    async def on_all(self, request: ForwardedRequest, made: MadeChange) -> Sequence[Answer]:
-        """Of every replica that is ready and lives."""
-        results = await self.replicas.broadcast("change", request, made).results_async(
-            timeout_s=TIMEOUT_SECONDS, return_exceptions=True
-        )
-        died = [each for each in results if isinstance(each, ActorDiedError)]
-        failed = [each for each in results if isinstance(each, BaseException) and each not in died]
-        answers: list[Answer] = [each for each in results if not isinstance(each, BaseException)]
-        return answers + [error_answer(f"a replica has failed: {each}", request.path) for each in failed]
+    async def on_all(self, method: str, *arguments: object) -> Outcomes | None:
+        """What every replica that is ready says. None where there is none, or where those that were there have died."""
+        try:
+            asked = self.replicas.broadcast(method, *arguments)
+            results = await asked.results_async(timeout_s=TIMEOUT_SECONDS, return_exceptions=True)
+        except DeploymentUnavailableError:
+            return None
+        except TimeoutError as error:
+            results = [error]
+        living = [each for each in results if not isinstance(each, ActorDiedError)]
+        failed = [each for each in living if isinstance(each, BaseException)]
+        for each in failed:
+            logger.error("%s: a replica has failed: %s", method, each)
+        return Outcomes([each for each in living if each not in failed], len(failed)) if living else None
 
-    async def undo(self, change: Change, num_made: int) -> str:
+    async def undo(self, change: Change) -> str:
         """A sentence about it."""
         undoing = inverse(change, self.log.last(change.what))
-        results = await self.replicas.broadcast("undo", undoing).results_async(
-            timeout_s=TIMEOUT_SECONDS, return_exceptions=True
-        )
-        if undoing is not None and all(result is True for result in results):
-            return f"It was undone on {num_made} other replicas that had accepted it."
-        return f"It could not be undone on all of the {num_made} other replicas that had accepted it: replace them."
+        outcomes = await self.on_all("undo", undoing)
+        if outcomes is None or (all(outcomes.answers) and not outcomes.num_failed):
+            return "It was undone on the replicas that had accepted it."
+        return "It could not be undone on all replicas that had accepted it: replace them, by an update."
 
 
 def find_changes(app_name: str) -> ActorHandle:

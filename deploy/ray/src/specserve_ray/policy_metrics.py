@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 
 def policy_metrics(app_name: str) -> str:
-    """Empty before its first request."""
+    """Empty before its first request. The router runs in another thread: what it changes is copied first."""
     policy = find_policy(app_name)
     if policy is None:
         return ""
     reasons = {f'{{reason="{reason}"}}': count for reason, count in sorted(policy.reasons.items())}
-    blocks = sum(len(each) for each in policy.prefixes.blocks.values())
+    blocks = sum(len(each) for each in list(policy.prefixes.blocks.values()))
     return "".join(
         (
             family("specserve_router_choices_total", "counter", "Replicas chosen, by reason", reasons),

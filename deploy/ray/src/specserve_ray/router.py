@@ -27,24 +27,24 @@ if TYPE_CHECKING:
 class PolicyRouter(RequestRouter):  # type: ignore[misc]  # Ray may not be installed
     def initialize_state(self, **options: object) -> None:
         self.policy = Policy(msgspec.convert(options, PolicyOptions), Random())
+        self.by_id: dict[str, RunningReplica] = {}
         keep_policy(self.app_name, self.policy)
 
     def update_replicas(self, replicas: list[RunningReplica]) -> None:
         """Called when replicas come, go or report."""
         super().update_replicas(replicas)
+        self.by_id = {each.replica_id.unique_id: each for each in replicas}
         self.policy.update({each.replica_id.unique_id: from_table(each.routing_stats) for each in replicas})
 
     async def choose_replicas(
         self, candidate_replicas: list[RunningReplica], pending_request: PendingRequest | None = None
     ) -> list[list[RunningReplica]]:
-        """The policy's choice, then all others: Serve takes the first rank that accepts the request."""
+        """The policy's choice, then any: Serve takes the first rank that accepts the request."""
         key = key_of(pending_request)
         best = self.policy.choose(key).replica
         if pending_request is not None:
             self.hold(pending_request, best)
-        first = [each for each in candidate_replicas if each.replica_id.unique_id == best]
-        others = [each for each in candidate_replicas if each.replica_id.unique_id != best]
-        return [first, others]
+        return [[self.by_id[best]], candidate_replicas]
 
     def hold(self, pending: PendingRequest, replica: str) -> None:
         """At once, so that requests which come together do not all choose by the same loads."""
