@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ray.actor import ActorHandle
+    from ray.serve.handle import DeploymentHandle
 
     from specserve_ray.change_routes import Change
     from specserve_ray.wire import ForwardedRequest
@@ -46,8 +47,8 @@ class Outcomes(NamedTuple):
 class Changes:
     """Its public methods are called from other processes."""
 
-    def __init__(self, app_name: str) -> None:
-        self.replicas = serve.get_deployment_handle(REPLICAS, app_name)
+    def __init__(self, replicas: DeploymentHandle) -> None:
+        self.replicas = replicas
         self.log = ChangeLog()
         self.lock = asyncio.Lock()
         """Held while a change is made."""
@@ -107,6 +108,5 @@ class Changes:
 def find_changes(app_name: str) -> ActorHandle:
     """The application's; made where there is none yet."""
     kind = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1, max_concurrency=1000)(Changes)
-    return kind.options(name=actor_name(app_name), namespace=NAMESPACE, lifetime="detached", get_if_exists=True).remote(
-        app_name
-    )
+    made = kind.options(name=actor_name(app_name), namespace=NAMESPACE, lifetime="detached", get_if_exists=True)
+    return made.remote(serve.get_deployment_handle(REPLICAS, app_name))
