@@ -11,7 +11,7 @@ from specserve_checks.allowed_values import AtLeast, Between, check_fields
 
 
 class PolicyOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    max_imbalance: Annotated[int, AtLeast(0)] = 4
+    max_imbalance: Annotated[int, AtLeast(0)] = 8
     """A replica is not chosen for what it has while its load is above this plus `max_load_ratio` times another's."""
     max_load_ratio: Annotated[float, AtLeast(1)] = 1.5
     min_match: Annotated[float, Between(0, 1)] = 0.1
