@@ -44,9 +44,11 @@ class PrefixTable:
         """The replica computes this prompt. `capacity`: the blocks that are kept for it."""
         blocks = self.blocks.setdefault(replica, OrderedDict())
         for block in reversed(chain[:capacity]):  # the last blocks of a chain are evicted before its first
-            blocks[block] = None
-            blocks.move_to_end(block)
-            self.holders.setdefault(block, set()).add(replica)
+            if block in blocks:
+                blocks.move_to_end(block)
+            else:
+                blocks[block] = None
+                self.holders.setdefault(block, set()).add(replica)
         while len(blocks) > capacity:
             self.forget(replica, blocks.popitem(last=False)[0])
 
