@@ -160,7 +160,7 @@ def declared_pairs():
 def partner_plugin(feature, partner, plugins):
     """The partner of these plugins, as a plugin."""
     compatible = ()
-    if "ngram" in plugins[1:]:  # beside the plugin under test
+    if {"adaptive", "kv_events", RANKS} & {*plugins}:  # which run beside n-gram drafts
         compatible = OF_NGRAM
     if "adaptive" in plugins:  # which plans itself
         del partner.make_draft_planner

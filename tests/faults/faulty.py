@@ -12,15 +12,7 @@ from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.hookspecs import hookimpl
 from specserve.types import Draft
 
-FEATURES = (
-    "draft.chain",
-    "draft.tree",
-    "logits.processor",
-    "observer.metrics",
-    "observer.cache",
-    "planner.adaptive",
-    "lora.target",
-)
+FEATURES = ("draft.chain", "draft.tree", "logits.processor", "observer.metrics", "planner.adaptive", "lora.target")
 
 
 class Nobody(Exception):
@@ -132,6 +124,7 @@ class Plugin:
 
 
 def in_process(name, **hooks):
-    provides = dict.fromkeys(FEATURES, "a test's")
-    declaration = PluginDeclaration(name=name, provides=provides, compatible=dict.fromkeys(FEATURES, "a test's"))
+    observes_cache = ("observer.cache",) if "make_cache_observer" in hooks else ()
+    features = dict.fromkeys((*FEATURES, *observes_cache), "a test's")
+    declaration = PluginDeclaration(name=name, provides=features, compatible=features)
     return {name: InProcessPlugin(Plugin(**hooks), declaration)}

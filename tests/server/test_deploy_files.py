@@ -82,7 +82,7 @@ def test_probes_see_the_drain_and_do_not_restart_it() -> None:
 def test_ports_are_those_of_the_flags() -> None:
     ports = {port["name"]: port["containerPort"] for port in pod()["containers"][0]["ports"]}
     configuration = configured("specserve.yaml")
-    assert configuration.engine.plugin_options["kv-events"]["endpoint"] == f"tcp://*:{ports['kv-events']}"
+    assert configuration.engine.plugin_options["kv_events"]["endpoint"] == f"tcp://*:{ports['kv-events']}"
     assert configuration.server.port == ports["http"]
 
 

@@ -127,10 +127,11 @@ class Ranks:
 
 
 def start(number: int, environment: Mapping[str, str], folder: Path) -> Rank:
-    """A process that waits for its first order. folder: what it removes where this process cannot."""
+    """A process that waits for its first order, without the working directory among its modules' places. folder: what
+    it removes where this process cannot."""
     ours, theirs = Pipe()
     process = subprocess.Popen(
-        [sys.executable, "-m", WORKER, str(theirs.fileno()), str(folder)],
+        [sys.executable, "-P", "-m", WORKER, str(theirs.fileno()), str(folder)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
