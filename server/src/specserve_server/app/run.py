@@ -18,6 +18,7 @@ from specserve_server.app.application import make_app
 from specserve_server.app.http_runner import HttpRunner
 from specserve_server.app.json_lines import line_fields
 from specserve_server.app.listening import listening
+from specserve_server.app.preparing_threads import preparing_threads
 from specserve_server.app.reloading import ReloadedFile, reloaded_on_hangup
 from specserve_server.app.signals import Signals, wait_for_first
 from specserve_server.app.tls import Tls
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 async def serve(start: EngineStarter, config: ServerConfig, progress: LoadProgress | None = None) -> int:
     """The exit code: 0 after a signal, 1 when the engine died. ConfigError when it cannot start. `progress`: how far
     `start` is, for /health."""
+    asyncio.get_running_loop().set_default_executor(preparing_threads())
     listens = asyncio.Event()
 
     async def start_when_listening() -> LoadedEngine | AttachedEngine:
