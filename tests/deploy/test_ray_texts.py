@@ -8,10 +8,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from specserve_ray.errors import error_answer, explained, last_event
-from specserve_ray.headers import end_to_end
 from specserve_ray.metrics_text import merge_metrics
 from specserve_ray.replica_stats import ReplicaStats, from_table, to_table
 from specserve_ray.wire import Answer, Head
+from specserve_server.wire.end_to_end_headers import end_to_end
 
 METRICS = """# HELP a_total Things
 # TYPE a_total counter

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import threading
 from contextlib import asynccontextmanager
 
@@ -150,3 +151,31 @@ async def test_a_stream_whose_processor_fails_ends_with_an_error_event(toy_model
         events = [json.loads(line.removeprefix("data: ")) for line in text.split("\n\n") if line.startswith("data: {")]
         assert "the logits processor of faulty raised ValueError: three is enough" in events[-1]["error"]["message"]
         assert (await client.get("/health")).status == 200
+
+
+@pytest.fixture
+def no_log():
+    """Of texts that pytest cannot send from its workers."""
+    logging.disable()
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.usefixtures("no_log")
+async def test_a_message_that_cannot_be_encoded_ends_its_own_request(toy_model, answers, form):
+
+    class Unwritable(LogitsProcessor):
+        def start(self, request, vocab_size):
+            def fail(*arguments):
+                raise ValueError("\ud800")
+
+            return Misbehaving(State(), "apply", fail) if request.tokens[-1] == MARK else None
+
+    extra = in_process("faulty", logits_processors=lambda: [Unwritable()])
+    async with serving(toy_model, extra, form) as client:
+        asked = [ask(client, i) for i in range(8)]
+        marked = client.post("/v1/completions", json={"prompt": [5, MARK], "max_tokens": 6})
+        *found, culprit = await asyncio.wait_for(asyncio.gather(*asked, marked), 60)
+        assert found == answers[:8]
+        assert culprit.status == 500

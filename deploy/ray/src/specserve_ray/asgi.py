@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from specserve_ray.headers import end_to_end
 from specserve_ray.wire import ForwardedRequest, Head
 from specserve_server.app.root_path import without_prefix
+from specserve_server.wire.end_to_end_headers import end_to_end
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping

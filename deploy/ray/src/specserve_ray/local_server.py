@@ -16,12 +16,12 @@ import aiohttp
 from msgspec.structs import replace
 from yarl import URL
 
-from specserve_ray.headers import end_to_end
 from specserve_ray.wire import Answer, Head
 from specserve_server.app.application import make_app
 from specserve_server.app.http_runner import HttpRunner
 from specserve_server.app.listening import listening
 from specserve_server.state.server_state import STATE
+from specserve_server.wire.end_to_end_headers import end_to_end
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable

@@ -107,22 +107,25 @@ class RemoteEngine:
     async def watch_process(self) -> None:
         await asyncio.shield(self.channel.lost)
         how = await self.process.wait()
+        error = EngineDeadError(f"the engine died: its process {how}")
         if self.status == "draining":
-            self.fail_everyone(ShuttingDownError("the server is shutting down before this request was done; try again"))
+            error = ShuttingDownError("the server is shutting down before this request was done; try again")
+            self.fail_streams(error)
         else:
             self.die(EngineFailureError(f"its process {how}"))
+        for call in list(self.calls):
+            self.settle(call, lambda future: future.set_exception(error))
 
     def die(self, error: EngineFailureError) -> None:
+        """Nothing is generated any more. Calls are answered while the process lives."""
         self.status = "dead"
-        self.fail_everyone(EngineDeadError(f"the engine died: {error}"))
+        self.fail_streams(EngineDeadError(f"the engine died: {error}"))
         if not self.death.done():
             self.death.set_result(error)
 
-    def fail_everyone(self, error: EngineDeadError) -> None:
+    def fail_streams(self, error: EngineDeadError) -> None:
         for mailbox in self.mailboxes.values():
             mailbox.put(error)
-        for call in list(self.calls):
-            self.settle(call, lambda future: future.set_exception(error))
 
     # --- requests -----------------------------------------------------------------------------------
 
@@ -144,7 +147,12 @@ class RemoteEngine:
                 self.channel.send(frames.Abort(stream))
 
     def check_alive(self) -> None:
-        if self.status == "dead" or self.channel.lost.done():
+        if self.status == "dead":
+            raise EngineDeadError("the engine has stopped; restart the server")
+        self.check_connected()
+
+    def check_connected(self) -> None:
+        if self.channel.lost.done():
             raise EngineDeadError("the engine has stopped; restart the server")
 
     def after_aborts(self, action: Callable[[], object]) -> None:
@@ -163,7 +171,7 @@ class RemoteEngine:
 
     async def call(self, make_frame: Callable[[int], frames.Call]) -> bytes:
         """The answer, in msgpack. Raises what the call raised in the engine's process."""
-        self.check_alive()
+        self.check_connected()
         self.count = number = self.count + 1
         future: asyncio.Future[bytes] = self.loop.create_future()
         self.calls[number] = future

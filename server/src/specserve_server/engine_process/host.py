@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -12,7 +13,7 @@ from specserve.engine.mailbox import Mailbox
 from specserve.faults import FAULTS
 from specserve.types import RequestOutput
 from specserve_server.engine_process import frames
-from specserve_server.engine_process.sent_errors import sent
+from specserve_server.engine_process.sent_errors import encodable, sent
 from specserve_server.engine_process.sent_state import sent_state
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ class Outbox(Mailbox):
         self.stream, self.request_id, self.send_soon = stream, request_id, send_soon
 
     def put(self, content: RequestOutput | SpecserveError) -> None:
+        if isinstance(content, RequestOutput) and content.error is not None:
+            content = msgspec.structs.replace(content, error=encodable(content.error))
         super().put(content)
         self.send_soon(self)
 
@@ -54,7 +57,8 @@ class EngineHost:
         self.streams: dict[int, Outbox] = {}
         self.unsent: dict[int, Outbox] = {}
         self.pins: dict[int, Callable[[], object]] = {}
-        self.num_pins = 0
+        self.pin_numbers = count(1)
+        """Asked from several threads at once: `next` is one operation."""
         self.tasks: set[asyncio.Task[None]] = set()
         channel.on_relief = self.flush
         self.start(self.tell_death())
@@ -135,19 +139,19 @@ class EngineHost:
             self.channel.send(frames.Outputs(outputs))
 
     async def tell_death(self) -> None:
-        self.channel.send(frames.Died(repr(await self.engine.failed())))
+        self.channel.send(frames.Died(encodable(repr(await self.engine.failed()))))
 
     # --- calls --------------------------------------------------------------------------------------
 
     async def answer(self, call: frames.Call) -> None:
         try:
-            value = await self.value_of(call)
+            value = msgspec.msgpack.encode(await self.value_of(call))
         except FAULTS as error:
             if isinstance(error, asyncio.CancelledError):
                 raise
             self.channel.send(frames.Raised(call.call, sent(error)))
         else:
-            self.channel.send(frames.Answered(call.call, msgspec.Raw(msgspec.msgpack.encode(value))))
+            self.channel.send(frames.Answered(call.call, msgspec.Raw(value)))
 
     async def value_of(self, call: frames.Call) -> object:
         match call:
@@ -184,6 +188,6 @@ class EngineHost:
             return frames.SentLookup(None, tuple(failed))
         pin = None
         if model.release is not None:
-            self.num_pins = pin = self.num_pins + 1
+            pin = next(self.pin_numbers)
             self.pins[pin] = model.release
         return frames.SentLookup(frames.FoundModel(model.name, model.parent, model.adapter, pin), tuple(failed))

@@ -6,25 +6,21 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 from aiohttp import hdrs, web
+from multidict import CIMultiDict
 from yarl import URL
 
 from specserve.errors import EngineDeadError
 from specserve_server.engine_process.route_server import ROUTE_HEADER
 from specserve_server.state.request_record import RECORD, REQUEST_ID
+from specserve_server.wire.end_to_end_headers import end_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from multidict import CIMultiDict, CIMultiDictProxy
-
     from specserve_checks.json_types import JsonObject
     from specserve_server.engine_process.client import RemoteEngine
 
-OF_A_CONNECTION = (
-    *("Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "TE", "Trailer", "Transfer-Encoding"),
-    *("Upgrade", "Content-Length", "Expect"),
-)
-"""RFC 9110, 7.6.1; and those that are written anew."""
+WRITTEN_ANEW = ("content-length", "expect")
 
 
 class RemoteRoutes:
@@ -66,16 +62,9 @@ class RemoteRoutes:
 
 def forwarded(request: web.BaseRequest) -> CIMultiDict[str]:
     """The body was decoded when it was read."""
-    headers = without(request.headers, (*OF_A_CONNECTION, hdrs.CONTENT_ENCODING))
+    headers = CIMultiDict(end_to_end(request.headers.items(), (*WRITTEN_ANEW, "content-encoding")))
     headers[REQUEST_ID] = request[RECORD].id
     return headers
-
-
-def without(headers: CIMultiDictProxy[str], names: Sequence[str]) -> CIMultiDict[str]:
-    kept = headers.copy()
-    for name in names:
-        kept.popall(name, None)
-    return kept
 
 
 async def passed_on(request: web.BaseRequest, answer: aiohttp.ClientResponse) -> web.StreamResponse:
@@ -85,7 +74,7 @@ async def passed_on(request: web.BaseRequest, answer: aiohttp.ClientResponse) ->
     if route is None and answer.status == web.HTTPMethodNotAllowed.status_code:
         raise web.HTTPMethodNotAllowed(request.method, answer.headers.get(hdrs.ALLOW, "").split(","))
     request[RECORD].plugin_route = route
-    headers = without(answer.headers, (*OF_A_CONNECTION, ROUTE_HEADER))
+    headers = CIMultiDict(end_to_end(answer.headers.items(), (*WRITTEN_ANEW, ROUTE_HEADER.lower())))
     if answer.content_length is not None:
         return web.Response(body=await answer.read(), status=answer.status, reason=answer.reason, headers=headers)
     response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=headers)

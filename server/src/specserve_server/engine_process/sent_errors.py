@@ -56,17 +56,23 @@ class SentRequestError(RequestError):
         self.status, self.type = details.status, details.type
 
 
+def encodable(text: str) -> str:
+    """A plugin's text may have halves of surrogate pairs, which no encoder takes: what is sent with it would be
+    lost."""
+    return text.encode(errors="replace").decode()
+
+
 def sent(error: BaseException) -> SentError:
     """In the engine's process. What nobody raised on purpose is logged here."""
     if isinstance(error, RequestError):
         retry_after = getattr(error, "retry_after", None)
         details = RequestDetails(error.param, error.code, error.status, error.type, retry_after)
-        return SentError(str(error), request=details)
+        return SentError(encodable(str(error)), request=details)
     for kind in type(error).__mro__:
         if kind.__name__ in KINDS:
-            return SentError(str(error), kind.__name__)
+            return SentError(encodable(str(error)), kind.__name__)
     logger.error("a call of the server failed", exc_info=error)
-    return SentError(error_summary(error))
+    return SentError(encodable(error_summary(error)))
 
 
 def received(error: SentError) -> Exception:

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from specserve_ray.wire import Headers
-
 OF_A_CONNECTION = frozenset(
     (
         "connection",
@@ -24,7 +22,7 @@ OF_A_CONNECTION = frozenset(
 )
 
 
-def end_to_end(headers: Iterable[tuple[str, str]], without: Collection[str] = ()) -> Headers:
+def end_to_end(headers: Iterable[tuple[str, str]], without: Collection[str] = ()) -> tuple[tuple[str, str], ...]:
     """In their order, each as often as it is there. `without`: more names to leave out, in lower case."""
     found = [(name, value) for name, value in headers]
     named = {each.strip().lower() for name, value in found if name.lower() == "connection" for each in value.split(",")}
