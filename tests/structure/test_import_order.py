@@ -56,7 +56,7 @@ ROOMS = {
         "cli": "root",
         "engines": "cli generation openapi state templates root",
         "app": "chat completions engines generation messages openapi operations responses state tools wire root",
-        "engine_process": "app engines generation state templates root",
+        "engine_process": "app engines generation state templates wire root",
         "commands": "app cli engine_process engines templates root",
     },
     "specserve_workbench": {
