@@ -22,7 +22,10 @@ HERE = Path(__file__).parent
 GPU_TESTS = sorted((ROOT / "tests" / "gpu").glob("test_*.py"))
 
 
-LONG = "graphs_and_drafts or demo_model or two-layers or mtp or standalone"
+LONG = (
+    "graphs_and_drafts or demo_model or two-layers or mtp or standalone or eagle-trees or eagle-chains or "
+    "tokens_per_second"
+)
 """Tables, whole generations of the demo model, and further kinds of draft models, which call nothing that others do
 not."""
 RUNS = {

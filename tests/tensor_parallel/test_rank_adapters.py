@@ -15,7 +15,9 @@ from specserve_workbench.testing.requests import varied_requests
 from specserve_workbench.testing.toy import write_checkpoint
 
 
-@pytest.mark.parametrize(("ranks", "architecture", "kernels"), [(2, "llama", "torch"), (4, "qwen2", "cpu")])
+@pytest.mark.parametrize(("ranks", "architecture", "kernels"), [
+    (2, "llama", "torch"), pytest.param(4, "qwen2", "cpu", marks=pytest.mark.sweep),
+])  # fmt: skip
 def test_adapters_have_the_effect_that_they_have_on_one_rank(tmp_path, ranks, architecture, kernels):
     """All seven maps, of ranks up to 33; four ranks share two key heads."""
     model = write_checkpoint(tmp_path / "model", architecture=architecture)

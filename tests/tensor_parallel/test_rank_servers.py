@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 
+import pytest
 from rank_engines import NAME, running
 
 from specserve_tensor_parallel.processes import WORKER
@@ -65,6 +66,7 @@ def test_a_server_whose_rank_is_killed_says_so_once_and_exits_with_1(toy_model, 
     assert not list(tmp_path.glob("specserve-ranks-*"))
 
 
+@pytest.mark.sweep
 def test_ctrl_c_while_ranks_load_ends_all_of_them(toy_model, tmp_path):
     server, rank = serve(toy_model, tmp_path)
     os.kill(server.pid, signal.SIGINT)
