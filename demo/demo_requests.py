@@ -1,6 +1,7 @@
 """The requests of the demo: one whose text repeats its prompt and one whose text hardly repeats anything.
 
-Prompts end within a line: after a line break of its own the model would have to begin in the middle of a token.
+Prompts for the demo model, which writes Python, end within a line: after a line break of its own the model would have
+to begin in the middle of a token. Those for an instruct model are turns in ChatML.
 """
 
 from __future__ import annotations
@@ -74,9 +75,15 @@ def edited(file: str) -> str:
     return f"{file}\n\n{copy[: copy.index('        return Point')].rstrip()}"
 
 
+def asked(question: str) -> str:
+    """The prompt of a chat with one question."""
+    system = "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
+    return f"{system}<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n"
+
+
 WARM_UP = Case("warm-up", "import", {"max_tokens": 8})
 """Whatever comes first pays for what a process does once."""
-CASES = (
+CODE = (
     Case(
         "a file and the beginning of an edited copy, temperature 0.6",
         edited(FILE),
@@ -88,3 +95,19 @@ CASES = (
         {"max_tokens": 120, "temperature": 1.0, "seed": 7},
     ),
 )
+CHAT = (
+    Case(
+        "a class, and the same with another name asked for, greedy",
+        asked(
+            f"Rename the class Vector to Point in this Python file and print the whole file:\n\n```python\n{FILE}```"
+        ),
+        {"max_tokens": 160, "temperature": 0.0, "ignore_eos": False},
+    ),
+    Case(
+        "a question, temperature 0.7",
+        asked("Explain in a few sentences why the sky is blue."),
+        {"max_tokens": 120, "temperature": 0.7, "seed": 7, "ignore_eos": False},
+    ),
+)
+CASES = {"code": CODE, "chat": CHAT}
+"""By what the model was trained for."""

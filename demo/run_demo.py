@@ -1,11 +1,12 @@
 """What `make demo` runs: a server, completions streamed over HTTP with and without drafts, and a clean shut-down.
 
-Run: `python demo/run_demo.py [options of specserve serve]`, such as `--plugin ngram`. Knows nothing of the
-engine but the command line and the wire.
+Run: `python demo/run_demo.py [--cases code|chat] [options of specserve serve]`, such as `--plugin ngram`. Knows nothing
+of the engine but the command line and the wire.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import signal
@@ -23,16 +24,19 @@ from demo_requests import CASES, WARM_UP
 from demo_stream import DemoError, Streamed, show_nothing, stream
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Sequence
+
+    from demo_requests import Case
 
 SPECSERVE = [sys.executable, "-m", "specserve"]
+USAGE = "run_demo.py [--cases {code,chat}] [options of specserve serve]"
 READY = "specserve: ready on "
 START_SECONDS = 300.0
 STOP_SECONDS = 20.0
 CANCEL_AGAIN_SECONDS = 0.2
 
 
-async def main(options: list[str]) -> int:
+async def main(cases: Sequence[Case], options: list[str]) -> int:
     with tempfile.TemporaryDirectory() as directory:
         log = Path(directory) / "server.log"
         with log.open("wb") as output:
@@ -44,7 +48,7 @@ async def main(options: list[str]) -> int:
             )
         try:
             url = await wait_until_ready(server, log)
-            await show_cases(url)
+            await show_cases(url, cases)
             await stop(server)
         except (DemoError, aiohttp.ClientError, TimeoutError) as error:
             print(f"\ndemo: {error or type(error).__name__}\n--- the server's log ---\n{read(log)}", file=sys.stderr)
@@ -75,7 +79,7 @@ async def wait_until_ready(server: subprocess.Popen[bytes], log: Path) -> str:
         await asyncio.sleep(0.1)
 
 
-async def show_cases(url: str) -> None:
+async def show_cases(url: str, cases: Sequence[Case]) -> None:
     """Each text once as it arrives and, where there is a drafter, once more without it: both must be the same."""
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=300)) as session:
         drafters = await find_drafters(session, url)
@@ -85,7 +89,7 @@ async def show_cases(url: str) -> None:
         elif wants_colour():
             print(f"demo: in colour what a drafter guessed and the model confirmed: {painter.legend()}\n")
         await stream(session, url, WARM_UP.body(speculate=bool(drafters)), show_nothing)
-        for case in CASES:
+        for case in cases:
             print(f"demo: {case.title}\n")
             show_prompt(case.prompt)
             shown = await stream(session, url, case.body(speculate=True), painter.show)
@@ -171,8 +175,11 @@ async def until_interrupted(work: Coroutine[Any, Any, int]) -> int:
 
 def run(options: list[str]) -> int:
     """`main`, ended by Ctrl-C, SIGTERM, a closed terminal or pipe without a traceback, and never without its server."""
+    parser = argparse.ArgumentParser(usage=USAGE, allow_abbrev=False)
+    parser.add_argument("--cases", choices=CASES, default="code")
+    own, serving = parser.parse_known_args(options)
     try:
-        return asyncio.run(until_interrupted(main(options)))
+        return asyncio.run(until_interrupted(main(CASES[own.cases], serving)))
     except BrokenPipeError:  # the reader, such as `head`, has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

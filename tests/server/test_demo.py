@@ -19,7 +19,7 @@ import pytest
 import demo_colours
 import demo_stream
 import run_demo
-from demo_requests import CASES
+from demo_requests import CODE
 
 COMMAND = [sys.executable, run_demo.__file__, "--threads", "1"]
 FIRST_LINE = re.compile(r"demo: ready on (http://\S+) after [\d.]+ s\n")
@@ -47,8 +47,8 @@ def coloured(code: int, out: str) -> list[str]:
 def test_the_demo_shows_accepted_drafts_and_both_speeds() -> None:
     out = run("--plugin", "ngram", FORCE_COLOR="1")
     assert FIRST_LINE.match(out)
-    assert [int(count) for count in SPEEDS.findall(out)] == [case.fields["max_tokens"] for case in CASES]
-    assert out.count("demo: both texts are the same, token for token\n") == len(CASES)
+    assert [int(count) for count in SPEEDS.findall(out)] == [case.fields["max_tokens"] for case in CODE]
+    assert out.count("demo: both texts are the same, token for token\n") == len(CODE)
     assert out.endswith("demo: the server has stopped\n")
     length, accepted, drafted, shares = ACCEPTED.findall(out)[0]  # of the text that repeats its prompt
     assert float(length) > 1
@@ -57,13 +57,13 @@ def test_the_demo_shows_accepted_drafts_and_both_speeds() -> None:
     legend, *green = coloured(32, out)
     assert legend == "ngram"
     assert len(green) >= int(accepted) * 0.9  # a token without text has nothing to paint
-    for case in CASES:
+    for case in CODE:
         assert f"\x1b[2m{case.prompt}\x1b[0m" in out
 
 
 def test_each_accepted_token_has_the_colour_of_its_drafter() -> None:
     out = run("--plugin", "ngram", *EAGLE, FORCE_COLOR="1")
-    assert out.count("demo: both texts are the same, token for token\n") == len(CASES)
+    assert out.count("demo: both texts are the same, token for token\n") == len(CODE)
     assert "the model confirmed: \x1b[32mngram\x1b[0m, \x1b[36meagle\x1b[0m\n" in out
     counts = [re.fullmatch(r": (\d+) from ngram, (\d+) from eagle", found[3]) for found in ACCEPTED.findall(out)]
     by_ngram, by_eagle = (sum(int(found[place]) for found in counts if found) for place in (1, 2))
@@ -75,9 +75,9 @@ def test_each_accepted_token_has_the_colour_of_its_drafter() -> None:
 def test_without_a_drafter_the_demo_says_so_and_decodes_plainly() -> None:
     out = run()
     assert "demo: no drafter runs, so this is plain decoding; --plugin ngram brings one\n" in out
-    assert len(re.findall(r"demo: \d+ tokens, the first after \d+ ms, then \d+ tokens/s\n", out)) == len(CASES)
+    assert len(re.findall(r"demo: \d+ tokens, the first after \d+ ms, then \d+ tokens/s\n", out)) == len(CODE)
     assert "\x1b" not in out
-    assert CASES[0].prompt in out
+    assert CODE[0].prompt in out
 
 
 def test_ctrl_c_ends_the_demo_and_its_server() -> None:
@@ -105,7 +105,7 @@ async def test_a_text_that_drafts_changed_fails_the_demo(
     monkeypatch.setattr(run_demo, "SPECSERVE", [sys.executable, "-c", server])
     monkeypatch.setattr(run_demo, "stream", stream)
     monkeypatch.setattr(run_demo, "find_drafters", find_drafters)
-    assert await run_demo.main([]) == 1
+    assert await run_demo.main(CODE, []) == 1
     assert "drafts changed the text" in capsys.readouterr().err
 
 
@@ -113,7 +113,7 @@ async def test_a_server_that_dies_is_shown_with_its_log(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(run_demo, "SPECSERVE", [sys.executable, "-c", "print('out of luck'); raise SystemExit(3)"])
-    assert await run_demo.main([]) == 1
+    assert await run_demo.main(CODE, []) == 1
     err = capsys.readouterr().err
     assert "exit code 3" in err
     assert "out of luck" in err
@@ -126,7 +126,7 @@ def test_a_signal_ends_the_demo_though_cancellations_may_be_lost(
 ) -> None:
     ended: list[bool] = []
 
-    async def main(options: list[str]) -> int:
+    async def main(cases: object, options: list[str]) -> int:
         asyncio.get_running_loop().call_soon(os.kill, os.getpid(), ending)
         try:
             for _ in range(lost):
