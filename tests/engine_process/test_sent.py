@@ -94,7 +94,7 @@ def test_metrics_cross_with_every_field() -> None:
     metrics = filled_metrics()
     state = EngineState(
         metrics, [Metric("a", "b", "gauge", 1.5, (("c", "d"),))], AdapterUse(4, ("x",), ()),
-        CacheInfo(16, 9, "float32", True), {"model": "m", "config": {"a": [1, None]}}, [{"name": "ngram"}], 7,
+        CacheInfo(16, 9, "float32", True), {"model": "m", "config": {"a": [1, None]}}, [{"name": "ngram"}], 7, 3,
     )  # fmt: skip
     crossed = received_state(msgspec.msgpack.decode(msgspec.msgpack.encode(sent_state(state)), type=SentState))
     for field in fields(EngineMetrics):

@@ -33,3 +33,5 @@ class EngineState(NamedTuple):
     plugins: Sequence[JsonObject]
     process_id: int
     """Of the process that the engine runs in."""
+    num_requests: int
+    """Those of all clients of this engine that run or wait."""

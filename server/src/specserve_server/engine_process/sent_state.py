@@ -53,6 +53,7 @@ class SentState(msgspec.Struct, frozen=True):
     description: dict[str, object]
     plugins: list[dict[str, object]]
     process_id: int
+    num_requests: int
 
 
 def sent_state(state: EngineState) -> SentState:
@@ -65,6 +66,7 @@ def sent_state(state: EngineState) -> SentState:
         dict(state.description),
         [dict(plugin) for plugin in state.plugins],
         state.process_id,
+        state.num_requests,
     )
 
 
@@ -91,6 +93,7 @@ def received_state(state: SentState) -> EngineState:
         state.description,  # type: ignore[arg-type]
         state.plugins,  # type: ignore[arg-type]
         state.process_id,
+        state.num_requests,
     )
 
 

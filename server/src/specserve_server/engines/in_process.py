@@ -87,6 +87,7 @@ class InProcessClient:
             engine.describe(),
             plugins,
             os.getpid(),
+            engine.num_requests,
         )
 
 

@@ -32,7 +32,8 @@ async def health(request: web.Request) -> web.Response:
 
 
 async def load(request: web.Request) -> web.Response:
-    return json_response(Load(loaded_engine(request).num_requests))
+    state = await asyncio.to_thread(loaded_engine(request).read_state)
+    return json_response(Load(state.num_requests))
 
 
 async def version(request: web.Request) -> web.Response:
