@@ -11,6 +11,7 @@ from specserve_server.engine_process import frames
 from specserve_server.engine_process.channel import Channel
 from specserve_server.engine_process.host import EngineHost
 from specserve_server.engine_process.loaded import loaded_frame
+from specserve_server.engine_process.private_directory import private_directory, routes_socket
 from specserve_server.engine_process.route_server import served_routes
 from specserve_server.engine_process.start import Startup, attach_remote
 from specserve_server.engines.in_process import attach_in_process
@@ -43,7 +44,7 @@ class ThisProcess:
         self.host = host
 
     async def wait(self) -> str:
-        return "is this one"
+        return "its process is this one"
 
     async def end(self) -> None:
         await self.host.stopped
@@ -59,14 +60,15 @@ async def over_a_socket(engine: Any, config: ServerConfig) -> AsyncIterator[Atta
     to_engine: Channel[Any] = await Channel.connect(ours, frames.FromEngine, startup.receive)
     to_server: Channel[Any] = await Channel.connect(theirs, frames.FromServer, lambda frame: hosts[0].receive(frame))
     attached = await attach_in_process(engine, config)
-    async with served_routes(attached.routes, config) as path:
-        hosts.append(EngineHost(to_server, engine, attached))
-        to_server.send(loaded_frame(engine, [], path, tuple(attached.routes.paths)))
-        await startup.loaded
-        try:
-            yield await attach_remote(to_engine, ThisProcess(hosts[0]), startup, engine.tokenizer, config)
-        finally:
-            to_engine.close()
-            await asyncio.shield(to_server.lost)
-            await hosts[0].leave()
-            await attached.routes.close()
+    with private_directory() as directory:
+        async with served_routes(attached.routes, config, routes_socket(directory)):
+            hosts.append(EngineHost(to_server, engine, attached, engine.stop))
+            to_server.send(loaded_frame(engine, [], directory, tuple(attached.routes.paths)))
+            await startup.loaded
+            try:
+                yield await attach_remote(to_engine, ThisProcess(hosts[0]), startup, engine.tokenizer, config)
+            finally:
+                to_engine.close()
+                await asyncio.shield(to_server.lost)
+                await hosts[0].leave()
+                await attached.routes.close()

@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 import threading
+from typing import TYPE_CHECKING
 
 from specserve.errors import SpecserveError
 from specserve.loading_thread import exit_at_once, is_loading
@@ -21,12 +22,18 @@ from specserve_server.app.json_lines import convert_handlers_of_libraries, is_in
 from specserve_server.app.log_lines import log_to_stderr
 from specserve_server.engine_process import frames
 from specserve_server.engine_process.channel import Channel
+from specserve_server.engine_process.further_servers import further_servers
 from specserve_server.engine_process.host import EngineHost
 from specserve_server.engine_process.loaded import loaded_frame
+from specserve_server.engine_process.private_directory import engine_socket, private_directory, routes_socket
 from specserve_server.engine_process.route_server import served_routes
 from specserve_server.engine_process.sent_errors import sent
 from specserve_server.engines.in_process import attach_in_process
 from specserve_server.engines.load import announcements, load_engine, trace_crashes
+
+if TYPE_CHECKING:
+    from specserve.engine.async_engine import AsyncEngine
+    from specserve_server.engines.attached import AttachedEngine
 
 EXIT_SECONDS = 5.0
 """How long plugins may take for what they do at exit, once the server has ended."""
@@ -73,18 +80,28 @@ class Process:
         except SpecserveError as error:
             channel.send(frames.LoadFailed(sent(error)))
             return
-        async with served_routes(attached.routes, start.server) as path:
-            self.host = EngineHost(channel, engine, attached)
-            if is_in_json():
-                convert_handlers_of_libraries()  # of those that were imported meanwhile
-            lines = announcements(engine)
-            channel.send(loaded_frame(engine, lines, path, tuple(attached.routes.paths)))
-            try:
-                await self.host.stopped
-            finally:
-                await self.host.leave()
-                await engine.stop()
-                await attached.routes.close()
+        if is_in_json():
+            convert_handlers_of_libraries()  # of those that were imported meanwhile
+        with private_directory() as directory:
+            loaded = loaded_frame(engine, announcements(engine), directory, tuple(attached.routes.paths))
+            async with (
+                served_routes(attached.routes, start.server, routes_socket(directory)),
+                further_servers(engine_socket(directory), engine, attached, loaded),
+            ):
+                await self.serve(channel, engine, attached, loaded)
+
+    async def serve(
+        self, channel: Channel[frames.FromServer], engine: AsyncEngine, attached: AttachedEngine, loaded: frames.Loaded
+    ) -> None:
+        """The server that started this process, until it asks for the end."""
+        self.host = EngineHost(channel, engine, attached, engine.stop)
+        channel.send(loaded)
+        try:
+            await self.host.stopped
+        finally:
+            await self.host.leave()
+            await engine.stop()
+            await attached.routes.close()
 
 
 def exit_soon() -> None:

@@ -107,21 +107,22 @@ class RemoteEngine:
     async def watch_process(self) -> None:
         await asyncio.shield(self.channel.lost)
         how = await self.process.wait()
-        error = EngineDeadError(f"the engine died: its process {how}")
+        error = EngineDeadError(f"the engine died: {how}")
         if self.status == "draining":
             error = ShuttingDownError("the server is shutting down before this request was done; try again")
             self.fail_streams(error)
         else:
-            self.die(EngineFailureError(f"its process {how}"))
+            self.die(EngineFailureError(how))
         for call in list(self.calls):
             self.settle(call, lambda future: future.set_exception(error))
 
     def die(self, error: EngineFailureError) -> None:
-        """Nothing is generated any more. Calls are answered while the process lives."""
+        """Nothing is generated any more. Calls are answered while the process lives. What is told first is why."""
+        if self.status == "dead":
+            return
         self.status = "dead"
         self.fail_streams(EngineDeadError(f"the engine died: {error}"))
-        if not self.death.done():
-            self.death.set_result(error)
+        self.death.set_result(error)
 
     def fail_streams(self, error: EngineDeadError) -> None:
         for mailbox in self.mailboxes.values():

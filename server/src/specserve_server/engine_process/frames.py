@@ -93,7 +93,7 @@ class Sync(Call, frozen=True, tag=True, array_like=True):
 
 
 class Stop(Frame, frozen=True, tag=True, array_like=True):
-    """End the requests that still run, then the process."""
+    """End the requests that still run: for the server that started the process, those of all, and then the process."""
 
 
 FromServer: TypeAlias = (
@@ -135,14 +135,14 @@ class SentTokenizer(msgspec.Struct, frozen=True):
 
 class Loaded(Frame, frozen=True, tag=True, array_like=True):
     """The engine is ready. `created`: when, in seconds since the epoch. `announcements`: lines for standard error.
-    `socket_path`: where the routes of plugins are served over HTTP; `route_patterns`: their paths."""
+    `directory`: where its sockets are, see `private_directory`; `route_patterns`: the paths of plugins' routes."""
 
     model_name: str
     created: int
     limits: EngineLimits
     tokenizer: SentTokenizer
     announcements: tuple[str, ...]
-    socket_path: str
+    directory: str
     route_patterns: tuple[str, ...]
 
 

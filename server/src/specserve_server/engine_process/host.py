@@ -17,7 +17,7 @@ from specserve_server.engine_process.sent_errors import encodable, sent
 from specserve_server.engine_process.sent_state import sent_state
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from specserve.errors import SpecserveError
     from specserve.types import GenerateRequest
@@ -47,11 +47,18 @@ class Outbox(Mailbox):
 
 
 class EngineHost:
-    """Belongs to the event loop of the engine. `stopped` is done when the server has asked for the end."""
+    """Belongs to the event loop of the engine. `stopped` is done when the server has asked for the end. `end`: what is
+    done then."""
 
-    def __init__(self, channel: Channel[frames.FromServer], engine: HostedEngine, attached: AttachedEngine) -> None:
-        self.channel, self.engine = channel, engine
-        self.client, self.routes = attached
+    def __init__(
+        self,
+        channel: Channel[frames.FromServer],
+        engine: HostedEngine,
+        attached: AttachedEngine,
+        end: Callable[[], Awaitable[None]],
+    ) -> None:
+        self.channel, self.engine, self.end = channel, engine, end
+        self.client, self.routes = attached.client, attached.routes
         self.loop = asyncio.get_running_loop()
         self.stopped: asyncio.Future[None] = self.loop.create_future()
         self.streams: dict[int, Outbox] = {}
@@ -61,7 +68,7 @@ class EngineHost:
         """Asked from several threads at once: `next` is one operation."""
         self.tasks: set[asyncio.Task[None]] = set()
         channel.on_relief = self.flush
-        self.start(self.tell_death())
+        self.watch = self.loop.create_task(self.tell_death())
 
     def receive(self, frame: frames.FromServer) -> None:
         match frame:
@@ -84,20 +91,19 @@ class EngineHost:
         task.add_done_callback(self.tasks.discard)
 
     async def stop(self) -> None:
-        await self.engine.stop()
+        await self.end()
         self.flush()
         self.stopped.set_result(None)
 
     async def leave(self) -> None:
-        """The server has ended: nothing that it asked for goes on."""
+        """The server has ended: nothing that it asked for goes on. Running calls are awaited: they may pin models."""
+        self.watch.cancel()
         for stream in list(self.streams):
             self.close(stream, finished=False)
+        await asyncio.gather(self.watch, *self.tasks, return_exceptions=True)
         for release in self.pins.values():
             self.engine.after_aborts(release)
         self.pins.clear()
-        for task in self.tasks:
-            task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
 
     # --- streams ------------------------------------------------------------------------------------
 

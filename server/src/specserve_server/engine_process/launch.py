@@ -1,4 +1,4 @@
-"""Starts the engine's process, and tells how it ended."""
+"""Starts a process of this server, and tells how it ended."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ END_SECONDS = 10.0
 
 class LaunchedProcess(Protocol):
     async def wait(self) -> str:
-        """How it ended: "was ended by SIGKILL". It ends by itself soon, or is killed."""
+        """How it ended: "its process was ended by SIGKILL". It ends by itself soon, or is killed."""
         ...
 
     async def end(self) -> None:
@@ -25,16 +25,23 @@ class LaunchedProcess(Protocol):
         ...
 
 
-class EngineProcess:
+class ChildProcess:
     """Implements `LaunchedProcess`."""
 
     def __init__(self, process: Process) -> None:
         self.process = process
 
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
     async def wait(self) -> str:
         await self.end()
-        code = self.process.returncode
-        assert code is not None, "it has ended"
+        return f"its process {await self.ended()}"
+
+    async def ended(self) -> str:
+        """Wait for as long as it runs; how it ended: "was ended by SIGKILL"."""
+        code = await self.process.wait()
         return (
             f"ended with exit code {code}" if code >= 0 else f"was ended by {signal.Signals(-code).name}{advice(code)}"
         )
@@ -57,17 +64,21 @@ def advice(code: int) -> str:
 
 
 class Launched(NamedTuple):
-    process: EngineProcess
+    process: ChildProcess
     end: socket.socket
-    """The server's end of the socket between them."""
+    """The server's end of the socket between them. A process whose server has closed it ends."""
 
 
-async def launch() -> Launched:
-    """Without a shell and without the working directory on the path of modules."""
+async def launch(module: str) -> Launched:
+    """`python -m module FD`, without a shell and without the working directory on the path of modules."""
     ours, theirs = socket.socketpair()
-    with theirs:
-        command = (sys.executable, "-P", "-m", "specserve_server.engine_process", str(theirs.fileno()))
-        process = await asyncio.create_subprocess_exec(
-            *command, stdin=asyncio.subprocess.DEVNULL, pass_fds=(theirs.fileno(),)
-        )
-    return Launched(EngineProcess(process), ours)
+    try:
+        with theirs:
+            command = (sys.executable, "-P", "-m", module, str(theirs.fileno()))
+            process = await asyncio.create_subprocess_exec(
+                *command, stdin=asyncio.subprocess.DEVNULL, pass_fds=(theirs.fileno(),)
+            )
+    except BaseException:
+        ours.close()
+        raise
+    return Launched(ChildProcess(process), ours)

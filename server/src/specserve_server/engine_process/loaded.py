@@ -8,12 +8,13 @@ from specserve_server.engine_process import frames
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from specserve_server.engine_client import LoadedEngine
 
 
 def loaded_frame(
-    engine: LoadedEngine, announcements: Sequence[str], socket_path: str, patterns: tuple[str, ...]
+    engine: LoadedEngine, announcements: Sequence[str], directory: Path, patterns: tuple[str, ...]
 ) -> frames.Loaded:
     tokenizer = engine.tokenizer
     return frames.Loaded(
@@ -27,6 +28,6 @@ def loaded_frame(
             tokenizer.tokenizer_class,
         ),
         tuple(announcements),
-        socket_path,
+        str(directory),
         patterns,
     )

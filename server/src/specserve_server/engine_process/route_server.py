@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -26,28 +23,18 @@ if TYPE_CHECKING:
 
 ROUTE_HEADER = "X-Specserve-Route"
 """The pattern of the route that answered; missing where no plugin serves the path."""
-MAX_SOCKET_PATH = 100
-"""Bytes: the system allows a few more."""
 
 
 @asynccontextmanager
-async def served_routes(routes: PluginRoutes, config: ServerConfig) -> AsyncIterator[str]:
-    """Yields the path of the socket. Keys and limits are the server's business; errors are answered here."""
-    with tempfile.TemporaryDirectory(prefix="specserve-", dir=short_directory()) as directory:
-        runner = HttpRunner(make_route_app(routes, config))
-        await runner.setup()
-        try:
-            path = str(Path(directory) / "routes")
-            await web.UnixSite(runner, path).start()
-            yield path
-        finally:
-            await runner.cleanup()
-
-
-def short_directory() -> str | None:
-    """None: the one that is configured by TMPDIR."""
-    is_long = len(os.fsencode(tempfile.gettempdir())) > MAX_SOCKET_PATH - len("/specserve-12345678/routes")
-    return "/tmp" if is_long else None
+async def served_routes(routes: PluginRoutes, config: ServerConfig, path: str) -> AsyncIterator[None]:
+    """On a socket at `path`. Keys and limits are the server's business; errors are answered here."""
+    runner = HttpRunner(make_route_app(routes, config))
+    await runner.setup()
+    try:
+        await web.UnixSite(runner, path).start()
+        yield
+    finally:
+        await runner.cleanup()
 
 
 def make_route_app(routes: PluginRoutes, config: ServerConfig) -> web.Application:

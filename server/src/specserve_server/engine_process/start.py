@@ -17,6 +17,7 @@ from specserve_server.engine_process import frames
 from specserve_server.engine_process.channel import Channel
 from specserve_server.engine_process.client import RemoteEngine
 from specserve_server.engine_process.launch import launch
+from specserve_server.engine_process.private_directory import routes_socket
 from specserve_server.engine_process.remote_routes import RemoteRoutes
 from specserve_server.engine_process.sent_errors import received
 from specserve_server.engines.attached import AttachedEngine
@@ -37,6 +38,15 @@ class StartedEngine(NamedTuple):
     attached: AttachedEngine
     announcements: tuple[str, ...]
     """Lines that say what was chosen."""
+    directory: Path
+    """Of the engine's sockets."""
+
+
+class Traced(NamedTuple):
+    """What is traced in this process, for others."""
+
+    topics: tuple[str, ...]
+    form: str
 
 
 class Startup:
@@ -46,6 +56,12 @@ class Startup:
         self.progress = progress
         self.loaded: asyncio.Future[frames.Loaded] = asyncio.get_running_loop().create_future()
         self.receive_running: Callable[[frames.FromEngine], None] | None = None
+
+    async def wait(self, channel: Channel[frames.FromEngine]) -> frames.Loaded | None:
+        """None: the engine's process has ended. Raises what stopped the loading."""
+        ends: list[asyncio.Future[Any]] = [self.loaded, channel.lost]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        return self.loaded.result() if self.loaded.done() else None
 
     def receive(self, frame: frames.FromEngine) -> None:
         if self.receive_running is not None:
@@ -65,24 +81,25 @@ class Startup:
 async def start_engine_process(config: EngineConfig, server: ServerConfig, progress: LoadProgress) -> StartedEngine:
     """Raises ConfigError and its kind, as loading does, and EngineDeadError where the process ends before."""
     build_struct_tables()  # of what is sent, before threads decode it
-    process, end = await launch()
+    process, end = await launch("specserve_server.engine_process")
     try:
         startup = Startup(progress)
         channel: Channel[frames.FromEngine] = await Channel.connect(end, frames.FromEngine, startup.receive)
-        traced = [trace for trace in (HOOKS, DRAFTS) if trace.is_on]
-        topics, form = tuple(trace.topic for trace in traced), traced[0].form if traced else "text"
-        channel.send(frames.Start(config, without_keys(server), tuple(sys.path), topics, form))
-        ends: list[asyncio.Future[Any]] = [startup.loaded, channel.lost]
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        if not startup.loaded.done():
-            raise EngineDeadError(f"the engine could not be loaded: its process {await process.wait()}.")
-        loaded = startup.loaded.result()
+        channel.send(frames.Start(config, without_keys(server), tuple(sys.path), *traced()))
+        loaded = await startup.wait(channel)
+        if loaded is None:
+            raise EngineDeadError(f"the engine could not be loaded: {await process.wait()}.")
         tokenizer = await asyncio.to_thread(make_tokenizer, loaded.tokenizer)
         attached = await attach_remote(channel, process, startup, tokenizer, server)
-        return StartedEngine(attached, loaded.announcements)
+        return StartedEngine(attached, loaded.announcements, Path(loaded.directory))
     except BaseException:
         process.kill()
         raise
+
+
+def traced() -> Traced:
+    found = [trace for trace in (HOOKS, DRAFTS) if trace.is_on]
+    return Traced(tuple(trace.topic for trace in found), found[0].form if found else "text")
 
 
 async def attach_remote(
@@ -96,7 +113,7 @@ async def attach_remote(
     template = await asyncio.to_thread(read_model_template, tokenizer.path, server.chat_template)
     engine = RemoteEngine(channel, process, loaded, tokenizer, template)
     startup.receive_running = engine.receive
-    routes = RemoteRoutes(engine, loaded.socket_path, loaded.route_patterns)
+    routes = RemoteRoutes(engine, routes_socket(Path(loaded.directory)), loaded.route_patterns)
     return AttachedEngine(time_limited(engine, server.request_timeout), routes)
 
 
