@@ -41,10 +41,12 @@ async def wait_for_first(*awaitables: Awaitable[object]) -> None:
     not cancelled and its error is not raised."""
     own = [asyncio.ensure_future(each) for each in awaitables if not isinstance(each, asyncio.Task)]
     given = [each for each in awaitables if isinstance(each, asyncio.Task)]
-    done, _ = await asyncio.wait([*given, *own], return_when=asyncio.FIRST_COMPLETED)
-    for task in own:
-        task.cancel()
-    await asyncio.gather(*own, return_exceptions=True)
+    try:
+        done, _ = await asyncio.wait([*given, *own], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in own:
+            task.cancel()
+        await asyncio.gather(*own, return_exceptions=True)
     for task in own:
         if task in done:
             task.result()

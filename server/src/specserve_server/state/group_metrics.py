@@ -31,3 +31,20 @@ class GroupMetrics:
             if all(choice.finish_reason is not None for choice in group):
                 self.n.add(n)
                 self.max_num_generation_tokens.add(max(choice.num_tokens for choice in group))
+
+    def include(self, n: Histogram, max_num_generation_tokens: Histogram) -> None:
+        """What another process has counted."""
+        add_counts(self.n, n)
+        add_counts(self.max_num_generation_tokens, max_num_generation_tokens)
+
+    def take(self) -> GroupMetrics:
+        """For another process, which includes it. Counting begins anew."""
+        taken, anew = GroupMetrics(self.n, self.max_num_generation_tokens), GroupMetrics()
+        self.n, self.max_num_generation_tokens = anew.n, anew.max_num_generation_tokens
+        return taken
+
+
+def add_counts(histogram: Histogram, more: Histogram) -> None:
+    """Both have the same bounds."""
+    histogram.counts = [ours + theirs for ours, theirs in zip(histogram.counts, more.counts, strict=True)]
+    histogram.total += more.total

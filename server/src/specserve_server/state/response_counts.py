@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from aiohttp import hdrs
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from aiohttp import web
 
 UNKNOWN = "unknown"
@@ -32,6 +34,15 @@ class ResponseCounts:
         """`route`: the pattern of a path, or None where nobody serves it."""
         known = method if method in hdrs.METH_ALL else OTHER
         self.counts[Answered(known, route or UNKNOWN, str(status))] += 1
+
+    def include(self, counts: Mapping[Answered, int]) -> None:
+        """What another process has counted."""
+        self.counts.update(counts)
+
+    def take(self) -> Counter[Answered]:
+        """For another process, which includes it. Counting begins anew."""
+        taken, self.counts = self.counts, Counter()
+        return taken
 
 
 def pattern_of(request: web.Request) -> str | None:
