@@ -57,7 +57,8 @@ ROOMS = {
         "engines": "cli generation openapi state templates root",
         "app": "chat completions engines generation messages openapi operations responses state tools wire root",
         "engine_process": "app engines generation state templates wire root",
-        "commands": "app cli engine_process engines templates root",
+        "http_process": "app engine_process engines state root",
+        "commands": "app cli engine_process engines http_process templates root",
     },
     "specserve_workbench": {
         "root": "",

@@ -15,6 +15,7 @@ ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s?#@]+")
 ACCESS_LOGS = ("none", "text", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
+MAX_HTTP_PROCESSES = 64
 TOOL_FORMS = ("hermes", "mistral", "mistral-v11", "llama3")
 
 
@@ -57,6 +58,8 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Without keys: of one client address."""
     engine_process: Annotated[bool | None, Unset("where there are more than two cores")] = None
     """Run the engine in a process of its own."""
+    http_processes: Annotated[int, Between(1, MAX_HTTP_PROCESSES)] = 1
+    """How many processes read requests and write answers. Two or more have the engine in a process of its own."""
     drain_seconds: Annotated[float, AtLeast(0)] = 30.0
     strict_fields: bool = False
     """Refuse fields of requests that nobody defines."""
@@ -88,6 +91,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         if self.served_model_name == () or any(name != (name.strip() or None) for name in names):
             raise ConfigError("served_model_name must not be empty or have blanks around it.")
         self.check_tls()
+        self.check_http_processes()
         if self.api_key == () or any(key != (key.strip() or None) for key in self.api_keys):
             raise ConfigError(
                 "api_key must not be empty or have blanks around it. To serve everybody, leave out the flag, the key "
@@ -99,6 +103,27 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             raise ConfigError("tls_key and tls_ca need tls_cert, the server's own certificate.")
         if self.tls_cert is not None and self.uds is not None:
             raise ConfigError("tls_cert and uds exclude each other: a unix socket is served without TLS.")
+
+    def check_http_processes(self) -> None:
+        """What several processes cannot do."""
+        if self.http_processes == 1:
+            return
+        if self.engine_process is False:
+            raise ConfigError(
+                "http_processes above 1 share one engine, which needs a process of its own. Leave out "
+                "--no-engine-process, or leave http_processes at 1."
+            )
+        if self.uds is not None:
+            raise ConfigError(
+                "http_processes above 1 and uds exclude each other: only a TCP port can be shared by processes. Listen "
+                "on host and port, or leave http_processes at 1."
+            )
+        for name in ("max_requests_per_minute", "max_concurrent_requests_per_key"):
+            if getattr(self, name) is not None:
+                raise ConfigError(
+                    f"http_processes above 1 and {name} exclude each other: each process would count for itself. Limit "
+                    "clients in a proxy, or leave http_processes at 1."
+                )
 
     @property
     def cors_origins(self) -> tuple[str, ...]:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from specserve_server.app.json_lines import line_fields, time_text
 from specserve_server.generation.usage import usage
-from specserve_server.state.request_record import RECORD
+from specserve_server.state.request_record import CLIENT, RECORD
+from specserve_server.state.server_state import state_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +34,7 @@ def access_fields(request: web.Request, status: int, seconds: float) -> JsonObje
     record = request[RECORD]
     fields: JsonObject = {
         "time": time_text(datetime.now(UTC)),
-        "client": request.remote or "unix",
+        "client": client_of(request),
         "method": request.method,
         "path": request.rel_url.raw_path[:MAX_PATH_LENGTH],
         "status": status,
@@ -48,6 +49,12 @@ def access_fields(request: web.Request, status: int, seconds: float) -> JsonObje
         fields |= {"model": generation.model, "answer": generation.id}
         fields |= {"prompt_tokens": counts.prompt_tokens, "completion_tokens": counts.completion_tokens}
     return fields
+
+
+def client_of(request: web.Request) -> str:
+    """Its address. Where a server has several processes, what comes over a unix socket was passed on by one of them."""
+    is_passed_on = request.remote == "" and state_of(request).config.http_processes > 1
+    return (request.headers.get(CLIENT) if is_passed_on else request.remote) or "unix"
 
 
 def access_line(fields: JsonObject, form: str, log_format: str = "text") -> str:

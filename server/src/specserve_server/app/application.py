@@ -44,7 +44,7 @@ from specserve_server.state.server_state import STATE, ServerState
 from specserve_server.tools.borrowing import borrow_form
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from aiohttp.typedefs import Middleware
 
@@ -83,7 +83,10 @@ ROUTES = (
 
 
 def make_app(
-    engine: LoadedEngine | AttachedEngine | EngineStarter, config: ServerConfig, progress: LoadProgress | None = None
+    engine: LoadedEngine | AttachedEngine | EngineStarter,
+    config: ServerConfig,
+    progress: LoadProgress | None = None,
+    routes: Sequence[web.RouteDef] = ROUTES,
 ) -> web.Application:
     """`engine` is loaded, or a coroutine function that loads one, and tells `progress` how far it is. The application
     stops it when it ends. Raises ConfigError where a file that the configuration names is wrong."""
@@ -100,7 +103,7 @@ def make_app(
         progress=progress or LoadProgress(),
     )
     app[RESPONSES] = ResponseStore()
-    app.add_routes(with_prefix(ROUTES, config.root_path))
+    app.add_routes(with_prefix(routes, config.root_path))
 
     async def run_engine(app: web.Application) -> AsyncIterator[None]:
         state = app[STATE]
@@ -134,7 +137,7 @@ async def attached(engine: LoadedEngine | AttachedEngine, config: ServerConfig) 
 
 async def attach(state: ServerState, engine: AttachedEngine) -> None:
     """The routes of plugins first, so that a server that reports ready has them."""
-    client, state.plugin_routes = engine
+    client, state.plugin_routes, state.processes = engine
     state.fingerprint = system_fingerprint(await asyncio.to_thread(client.read_state))
     borrow_form(client.template, state.config.tool_form)
     state.engine = client

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
+import sys
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -35,9 +37,14 @@ async def listening(runner: web.AppRunner, config: ServerConfig, tls: Tls | None
             await web.SockSite(runner, bound).start()
             yield f"unix:{config.uds}{config.root_path}"
         return
-    ssl_context = None if tls is None else tls.context
+    ssl_context, is_shared = None if tls is None else tls.context, config.http_processes > 1
+    if is_shared and sys.platform != "linux":
+        raise ConfigError("http_processes above 1 needs Linux, which divides connections among them. Leave it out.")
     try:
-        await web.TCPSite(runner, config.host, config.port, ssl_context=ssl_context).start()
+        if is_shared:
+            await check_free(config)
+        site = web.TCPSite(runner, config.host, config.port, ssl_context=ssl_context, reuse_port=is_shared or None)
+        await site.start()
     except OSError as error:
         raise ConfigError(
             f"cannot listen on {config.host}:{config.port}: {reason(error)}. Choose another --host or --port."
@@ -45,3 +52,10 @@ async def listening(runner: web.AppRunner, config: ServerConfig, tls: Tls | None
     scheme = "http" if tls is None else "https"
     host = f"[{config.host}]" if ":" in config.host else config.host
     yield f"{scheme}://{host}:{runner.addresses[0][1]}{config.root_path}"
+
+
+async def check_free(config: ServerConfig) -> None:
+    """Raises OSError where another server listens there: one that shares its port, too, would be joined unnoticed."""
+    loop = asyncio.get_running_loop()
+    probe = await loop.create_server(asyncio.Protocol, config.host, config.port, start_serving=False)
+    probe.close()

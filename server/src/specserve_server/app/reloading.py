@@ -28,23 +28,28 @@ class ReloadedFile(NamedTuple):
 
 
 @contextmanager
-def reloaded_on_hangup(files: Sequence[ReloadedFile]) -> Iterator[None]:
+def reloaded_on_hangup(files: Sequence[ReloadedFile], then: Callable[[], None]) -> Iterator[None]:
     if not files:
         yield
         return
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGHUP, reload_all, files)
+
+    def reload() -> None:
+        reload_all(files, announce)
+        then()
+
+    loop.add_signal_handler(signal.SIGHUP, reload)
     try:
         yield
     finally:
         loop.remove_signal_handler(signal.SIGHUP)
 
 
-def reload_all(files: Sequence[ReloadedFile]) -> None:
+def reload_all(files: Sequence[ReloadedFile], tell: Callable[[str], None]) -> None:
     for file in files:
         try:
             file.reload()
         except ConfigError as error:
             logger.error("SIGHUP: %s stay as they were: %s", file.what, error)
         else:
-            announce(f"SIGHUP: {file.what} were read again")
+            tell(f"SIGHUP: {file.what} were read again")

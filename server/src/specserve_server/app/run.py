@@ -25,6 +25,8 @@ from specserve_server.app.tls import Tls
 from specserve_server.state.server_state import STATE, ServerState
 
 if TYPE_CHECKING:
+    from aiohttp import web
+
     from specserve_server.app.application import EngineStarter
     from specserve_server.config import ServerConfig
     from specserve_server.engine_client import EngineClient, LoadedEngine
@@ -47,12 +49,14 @@ async def serve(start: EngineStarter, config: ServerConfig, progress: LoadProgre
     tls = None if config.tls_cert is None else Tls(config)
     with nullcontext() if config.access_log == "none" else access_log_on_stderr():
         try:
-            with Signals() as signals, reloaded_on_hangup(reloaded_files(app[STATE], tls)):
+            files = reloaded_files(app[STATE], tls)
+            with Signals() as signals, reloaded_on_hangup(files, lambda: app[STATE].processes.reload()):
                 await runner.setup()
                 async with listening(runner, config, tls) as address:
                     listens.set()
-                    return await run_until_stopped(app[STATE], signals, ready_line(address, config.log_format))
+                    return await run_until_stopped(runner, signals, ready_line(address, config.log_format))
         finally:
+            await app[STATE].processes.end()
             await runner.cleanup()
 
 
@@ -65,31 +69,41 @@ def reloaded_files(state: ServerState, tls: Tls | None) -> list[ReloadedFile]:
     return files
 
 
-async def run_until_stopped(state: ServerState, signals: Signals, ready: str) -> int:
+async def run_until_stopped(runner: web.AppRunner, signals: Signals, ready: str) -> int:
+    state = runner.app[STATE]
     assert state.loading is not None
     await wait_for_first(state.loading, signals.first.wait())
     if not signals.first.is_set():
         state.loading.result()  # raises what stopped the loading
-        print(ready, flush=True)
         assert state.engine is not None
-        await wait_for_first(state.engine.failed(), signals.first.wait())
+        await wait_for_first(serve_until_death(runner, state.engine, ready), signals.first.wait())
     if not signals.first.is_set():
         assert state.engine is not None
-        return await tell_death(state.engine)
+        return await tell_death(state, state.engine)
     state.leaving = True
     if state.engine is not None:
         await wait_before_draining(state.engine, state.config.drain_wait, signals)
     state.draining = True
     if state.engine is not None and state.engine.status == "dead":
-        return await tell_death(state.engine)
+        return await tell_death(state, state.engine)
     if state.engine is not None:
-        await drain(state.engine, state.config.drain_seconds, signals)
+        await drain(state, state.engine, signals)
     return 0
 
 
-async def tell_death(engine: EngineClient) -> int:
+async def serve_until_death(runner: web.AppRunner, engine: EngineClient, ready: str) -> None:
+    state = runner.app[STATE]
+    await wait_for_first(state.processes.start(runner, state.responses, state.groups), engine.failed())
+    if engine.status != "dead":
+        print(ready, flush=True)
+        await engine.failed()
+
+
+async def tell_death(state: ServerState, engine: EngineClient) -> int:
     error = await engine.failed()
-    announce_failure(f"the engine died: {error if isinstance(error, SpecserveError) else repr(error)}")
+    text = str(error) if isinstance(error, SpecserveError) else repr(error)
+    announce_failure(f"the engine died: {text}")
+    state.processes.tell_death(text)
     return 1
 
 
@@ -104,11 +118,17 @@ async def wait(seconds: float) -> None:
     await asyncio.sleep(seconds)
 
 
-async def drain(engine: EngineClient, seconds: float, signals: Signals) -> None:
-    announce(f"draining for at most {seconds:g} s; signal again to abort")
-    await wait_for_first(engine.stop(seconds), signals.second.wait())
+async def drain(state: ServerState, engine: EngineClient, signals: Signals) -> None:
+    announce(f"draining for at most {state.config.drain_seconds:g} s; signal again to abort")
+    await wait_for_first(drain_all(state, engine), signals.second.wait())
     if signals.second.is_set():
-        await engine.stop(0.0)
+        await asyncio.gather(state.processes.end(), engine.stop(0.0))
+
+
+async def drain_all(state: ServerState, engine: EngineClient) -> None:
+    """All processes at the same time; the engine ends last."""
+    left = await state.processes.drain(state.config.drain_seconds)
+    await engine.stop(left)
 
 
 def ready_line(address: str, log_format: str) -> str:

@@ -74,9 +74,7 @@ async def start_engine(configuration: Configuration, progress: LoadProgress) -> 
     engine: LoadedEngine | AttachedEngine
     try:
         if has_engine_process(configuration.server):
-            from specserve_server.engine_process.start import start_engine_process
-
-            engine, lines = await start_engine_process(configuration.engine, configuration.server, progress)
+            engine, lines = await start_in_a_process(configuration, progress)
         else:
             engine = loaded = await load_engine(configuration.engine, progress)
             lines = tuple(announcements(loaded))
@@ -89,9 +87,22 @@ async def start_engine(configuration: Configuration, progress: LoadProgress) -> 
     return engine
 
 
+async def start_in_a_process(
+    configuration: Configuration, progress: LoadProgress
+) -> tuple[AttachedEngine, tuple[str, ...]]:
+    """With the lines that say what was chosen."""
+    from specserve_server.engine_process.start import start_engine_process
+    from specserve_server.http_process.processes import http_processes
+
+    engine, lines, directory = await start_engine_process(configuration.engine, configuration.server, progress)
+    return engine._replace(processes=http_processes(configuration.server, directory)), lines
+
+
 def has_engine_process(config: ServerConfig) -> bool:
     """On up to two cores the engine's own threads take both."""
-    return cores_with_time() > 2 if config.engine_process is None else config.engine_process
+    if config.engine_process is None:
+        return config.http_processes > 1 or cores_with_time() > 2
+    return config.engine_process
 
 
 async def repeat(progress: LoadProgress) -> None:

@@ -86,6 +86,12 @@ FLAGS = {
             "run the engine in a process of its own, so that HTTP and JSON do not take its interpreter",
             has_opposite=True,
         ),
+        Flag(
+            "http_processes",
+            "as many processes share the port and the work on requests; 2 or more imply --engine-process",
+            "N",
+            type=int,
+        ),
     ),
     "model": (
         Flag(

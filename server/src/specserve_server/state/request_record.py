@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from specserve_server.generation.choices import Choice
 
 REQUEST_ID = "X-Request-Id"
+CLIENT = "X-Specserve-Client"
+"""The address of the client, where another process of the server passes its request on."""
 SANE_ID = re.compile(r"[A-Za-z0-9._~:/+=@-]{1,128}")
 """Of a client's id: nothing that could end a header, a log line or a quoted text."""
 
@@ -46,6 +48,8 @@ class RequestRecord:
     """The pattern of the plugin's route that serves it, such as /v1/greetings/{name}."""
     generation: Generation | None = None
     """What it generates; None for other routes."""
+    is_passed_on: bool = False
+    """Another process of the server answers it, counts it and logs it."""
 
 
 RECORD = web.RequestKey("specserve_record", RequestRecord)

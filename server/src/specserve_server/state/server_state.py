@@ -11,6 +11,7 @@ from aiohttp import web
 from specserve.errors import EngineDeadError
 from specserve_server.errors import UnavailableError
 from specserve_server.load_progress import LoadProgress
+from specserve_server.state.further_processes import ONE_PROCESS
 from specserve_server.state.group_metrics import GroupMetrics
 from specserve_server.state.response_counts import ResponseCounts
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from specserve_server.config import ServerConfig
     from specserve_server.engine_client import EngineClient, PluginRoutes, Status
     from specserve_server.state.api_keys import ApiKeys
+    from specserve_server.state.further_processes import FurtherProcesses
     from specserve_server.state.rate_limits import RateLimits
 
 
@@ -34,6 +36,7 @@ class ServerState:
     loading: asyncio.Task[None] | None = None
     plugin_routes: PluginRoutes | None = None
     """None until the engine is loaded."""
+    processes: FurtherProcesses = ONE_PROCESS
     fingerprint: str = ""
     """Of the loaded engine."""
     progress: LoadProgress = field(default_factory=LoadProgress)
@@ -44,7 +47,9 @@ class ServerState:
     groups: GroupMetrics = field(default_factory=GroupMetrics)
     responses: ResponseCounts = field(default_factory=ResponseCounts)
     instance_id: str = field(default_factory=lambda: token_hex(8))
-    """Of this process, for routers."""
+    """Of this server, for routers."""
+    num_answering: int = 0
+    """HTTP requests that have come and are not answered yet."""
 
     @property
     def status(self) -> Status:

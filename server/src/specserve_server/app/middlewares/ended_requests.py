@@ -17,13 +17,16 @@ from specserve_server.state.server_state import state_of
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
+    from specserve_server.state.server_state import ServerState
+
 CLIENT_LEFT = 499
 """As nginx logs it; never sent."""
 
 
 @web.middleware
 async def ended_requests_middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
-    status = 500
+    status, state = 500, state_of(request)
+    state.num_answering += 1
     try:
         response = await handler(request)
         status = response.status
@@ -35,11 +38,16 @@ async def ended_requests_middleware(request: web.Request, handler: Handler) -> w
         status = CLIENT_LEFT
         raise
     finally:
-        state = state_of(request)
-        state.responses.add(request.method, route_of(request), status)
-        if state.config.access_log != "none":
-            fields = access_fields(request, status, time.perf_counter() - request[RECORD].started)
-            logger.info(access_line(fields, state.config.access_log, state.config.log_format))
+        state.num_answering -= 1
+        if not request[RECORD].is_passed_on:
+            tell(request, state, status)
+
+
+def tell(request: web.Request, state: ServerState, status: int) -> None:
+    state.responses.add(request.method, route_of(request), status)
+    if state.config.access_log != "none":
+        fields = access_fields(request, status, time.perf_counter() - request[RECORD].started)
+        logger.info(access_line(fields, state.config.access_log, state.config.log_format))
 
 
 def route_of(request: web.Request) -> str | None:
