@@ -17,7 +17,7 @@ PATIENCE = 60.0
 
 
 class Server:
-    """A started server. Its engine's process, where it has one, is its only child that runs Python."""
+    """A started server."""
 
     def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
         self.process, self.log = process, log
@@ -31,9 +31,17 @@ class Server:
 
     @property
     def engine_pid(self) -> int:
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        (pid,) = (int(child) for child in children if "engine_process" in command_of(int(child)))
+        (pid,) = self.children("engine_process")
         return pid
+
+    @property
+    def http_pids(self) -> set[int]:
+        """Of the processes that listen: the server's first one, and further ones."""
+        return {self.process.pid, *self.children("http_process")}
+
+    def children(self, module: str) -> list[int]:
+        pids = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        return [int(pid) for pid in pids if f"specserve_server.{module}" in command_of(int(pid))]
 
     def wait(self) -> int:
         return self.process.wait(PATIENCE)

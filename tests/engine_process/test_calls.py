@@ -48,7 +48,7 @@ async def test_models_that_many_threads_look_up_at_once_are_each_released_once(e
 
     engine.plugins.answers["resolve_model"] = resolve
     names = [f"m{i}" for i in range(400)]
-    async with over_a_socket(engine, ServerConfig()) as (client, routes):
+    async with over_a_socket(engine, ServerConfig()) as (client, routes, _):
         with ThreadPoolExecutor(32) as pool:
             loop = asyncio.get_running_loop()
             found = await asyncio.gather(*(loop.run_in_executor(pool, client.resolve_model, name) for name in names))
@@ -72,7 +72,7 @@ async def test_a_dead_engine_still_answers_calls_and_generates_nothing(engine: F
         return ResolvedModel(name, None, "late@1")
 
     engine.plugins.answers["resolve_model"] = resolve
-    async with over_a_socket(engine, ServerConfig()) as (client, routes):
+    async with over_a_socket(engine, ServerConfig()) as (client, routes, _):
         late = asyncio.create_task(asyncio.to_thread(client.resolve_model, "late"))
         await asyncio.to_thread(asked.wait, 60)
         engine.death.set()
@@ -89,7 +89,7 @@ async def test_a_dead_engine_still_answers_calls_and_generates_nothing(engine: F
 
 async def test_an_answer_that_cannot_be_encoded_is_an_error_of_its_call(engine: FakeEngine) -> None:
     engine.observed = [Metric("a", "\ud800", "gauge", 1.0)]
-    async with over_a_socket(engine, ServerConfig()) as (client, routes):
+    async with over_a_socket(engine, ServerConfig()) as (client, routes, _):
         with pytest.raises(EngineProcessError, match="raised UnicodeEncodeError"):
             await asyncio.wait_for(asyncio.to_thread(client.read_state), 60)
         engine.observed = []
