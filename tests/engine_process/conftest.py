@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from server_processes import Server, running
 
+from server_process import ServerProcess, serve_command, stopped_well
 from specserve_workbench.testing.toy import write_checkpoint
 
 if TYPE_CHECKING:
@@ -23,33 +19,37 @@ sys.path += [str(ROOT / "tests" / "server"), str(ROOT / "tests" / "lora")]
 
 
 @pytest.fixture
-def start_server(tmp_path: Path) -> Iterator[Callable[..., Server]]:
-    """`start_server(MODEL, *flags)`: listening on a free port, and perhaps still loading."""
-    servers: list[Server] = []
+def start_server(tmp_path: Path) -> Iterator[Callable[..., ServerProcess]]:
+    """`start_server(MODEL, *flags)`: perhaps still loading. `variables`: of its environment."""
+    servers: list[ServerProcess] = []
 
-    def start(model: Path, *flags: str) -> Server:
+    def start(model: Path, *flags: str, variables: dict[str, str] | None = None) -> ServerProcess:
         log = tmp_path / f"server-{len(servers)}.log"
-        command = [sys.executable, "-m", "specserve", "serve", str(model), "--port", "0", "--threads", "1", *flags]
-        with log.open("w") as file:
-            process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=file, text=True, start_new_session=True, cwd=tmp_path
-            )
-        servers.append(Server(process, log))
+        command = serve_command(model, "--threads", "1", *flags)
+        servers.append(ServerProcess(command, log, cwd=tmp_path, variables=variables))
         return servers[-1]
 
     yield start
     for server in servers:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(server.process.pid, signal.SIGKILL)
-        server.process.wait()
-        assert server.process.stdout is not None
-        server.process.stdout.close()
+        server.close()
+
+
+def server_with_plugins(model: Path, folder: Path, form: str) -> ServerProcess:
+    """With n-gram drafts, adapters of the folder and structured output."""
+    plugins = ("--plugin", "ngram", "--plugin", "lora", "--plugin", "grammar", "--set", f"lora.root={folder}")
+    return ServerProcess(serve_command(model, "--threads", "1", *plugins, form), folder / "server.log")
 
 
 @pytest.fixture(scope="module")
-def server(toy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One that all tests of a module ask, with n-gram drafts, adapters and structured output."""
-    with running(toy_model, tmp_path_factory.mktemp("server"), "--engine-process") as started:
+def server(toy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """One that all tests of a module ask."""
+    with stopped_well(server_with_plugins(toy_model, tmp_path_factory.mktemp("two"), "--engine-process")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def one_process(toy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with stopped_well(server_with_plugins(toy_model, tmp_path_factory.mktemp("one"), "--no-engine-process")) as started:
         yield started
 
 

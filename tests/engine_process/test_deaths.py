@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
-from server_processes import is_running, wait_until_gone
+
+from process_table import is_running, wait_until_gone
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from server_processes import Server
+    from server_process import ServerProcess
 
-    Start = Callable[..., Server]
+    Start = Callable[..., ServerProcess]
 
 ENDLESS = {"prompt": "one two", "max_tokens": 30_000, "ignore_eos": True}
 
@@ -79,7 +80,7 @@ async def test_a_server_that_is_killed_leaves_no_engine(start_server: Start, lon
         server.process.kill()
         with pytest.raises(aiohttp.ClientError):
             await request
-    await asyncio.to_thread(wait_until_gone, engine)
+    await asyncio.to_thread(wait_until_gone, [engine])
 
 
 @pytest.mark.parametrize(("how", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 0)])
@@ -96,7 +97,7 @@ def test_a_server_that_ends_while_it_loads_leaves_no_engine(
             time.sleep(0.01)
     server.process.send_signal(how)
     assert server.wait() == code, server.log.read_text()
-    wait_until_gone(engine)
+    wait_until_gone([engine])
 
 
 def test_an_engine_that_cannot_be_loaded_is_one_line_and_exit_code_2(start_server: Start, toy_model: Path) -> None:
@@ -109,11 +110,7 @@ def test_an_engine_that_cannot_be_loaded_is_one_line_and_exit_code_2(start_serve
 
 def test_an_engine_that_ends_while_it_loads_is_told(start_server: Start, toy_model: Path, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import os, sys\nif '-P' in sys.orig_argv: os._exit(7)\n")
-    os.environ["PYTHONPATH"] = str(tmp_path)
-    try:
-        server = start_server(toy_model, "--engine-process")
-    finally:
-        del os.environ["PYTHONPATH"]
+    server = start_server(toy_model, "--engine-process", variables={"PYTHONPATH": str(tmp_path)})
     assert server.wait() == 1
     assert "the engine could not be loaded: its process ended with exit code 7" in server.log.read_text()
 

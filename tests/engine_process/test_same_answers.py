@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
-from server_processes import running
 from toy_adapters import write_adapter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-    from server_processes import Server
+    from server_process import ServerProcess
 
 PROMPT = "one two three four, one two three four, one two"
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
@@ -50,13 +48,7 @@ CHANGING = {"id", "created", "metrics", "system_fingerprint", "planner"}
 """What differs between two answers to one body."""
 
 
-@pytest.fixture(scope="module")
-def one_process(toy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with running(toy_model, tmp_path_factory.mktemp("one"), "--no-engine-process") as server:
-        yield server
-
-
-async def post(server: Server, path: str, body: dict[str, Any]) -> tuple[int, Any, str | None]:
+async def post(server: ServerProcess, path: str, body: dict[str, Any]) -> tuple[int, Any, str | None]:
     async with aiohttp.ClientSession(server.url) as session, session.post(path, json=body) as response:
         content = await (response.json() if response.content_type == "application/json" else response.text())
         return response.status, stable(content), response.headers.get("Retry-After")
@@ -69,7 +61,7 @@ def stable(content: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", BODIES)
-async def test_answers_are_the_same(server: Server, one_process: Server, name: str) -> None:
+async def test_answers_are_the_same(server: ServerProcess, one_process: ServerProcess, name: str) -> None:
     path, body = BODIES[name]
     assert server.engine_pid != server.process.pid
     assert await post(server, path, body) == await post(one_process, path, body)
@@ -82,7 +74,9 @@ async def test_answers_are_the_same(server: Server, one_process: Server, name: s
         ("/v1/chat/completions", {"messages": [{"role": "user", "content": PROMPT}]}),
     ],
 )
-async def test_streams_are_the_same(server: Server, one_process: Server, path: str, asked: dict[str, Any]) -> None:
+async def test_streams_are_the_same(
+    server: ServerProcess, one_process: ServerProcess, path: str, asked: dict[str, Any]
+) -> None:
     found = []
     for each in (server, one_process):
         body = {**asked, "max_tokens": 40, "seed": 3, "stream": True, "return_token_ids": True}
@@ -95,7 +89,7 @@ async def test_streams_are_the_same(server: Server, one_process: Server, path: s
     assert found[0] == found[1]
 
 
-async def test_an_adapter_that_is_loaded_over_http_serves(server: Server, toy_model: Path) -> None:
+async def test_an_adapter_that_is_loaded_over_http_serves(server: ServerProcess, toy_model: Path) -> None:
     write_adapter(server.log.parent / "tuned", toy_model, seed=3, size=0.6)
     body = {"prompt": PROMPT, "max_tokens": 20, "temperature": 0}
     base = await post(server, "/v1/completions", body)
@@ -114,7 +108,7 @@ async def test_an_adapter_that_is_loaded_over_http_serves(server: Server, toy_mo
         assert unloaded[0] == expected, unloaded
 
 
-async def test_what_the_server_tells_of_itself_is_the_same(server: Server, one_process: Server) -> None:
+async def test_what_the_server_tells_of_itself_is_the_same(server: ServerProcess, one_process: ServerProcess) -> None:
     for path in ("/openapi.json", "/v1/models", "/tokenizer_info", "/version", "/health", "/load"):
         found = []
         for each in (server, one_process):

@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from server_processes import Server
+    from server_process import ServerProcess
 
 
 def test_traces_and_choices_are_written_in_the_form_of_the_log(
-    start_server: Callable[..., Server], toy_model: Path
+    start_server: Callable[..., ServerProcess], toy_model: Path
 ) -> None:
     lines = {}
     for form in ("--engine-process", "--no-engine-process"):
@@ -23,8 +23,7 @@ def test_traces_and_choices_are_written_in_the_form_of_the_log(
         body = json.dumps({"prompt": "one two one two", "max_tokens": 3, "temperature": 0}).encode()
         with urlopen(Request(f"{server.url}/v1/completions", body), timeout=60) as answer:
             assert answer.status == 200
-        server.process.terminate()
-        assert server.wait() == 0
+        assert server.stop() == 0
         written = [json.loads(line) for line in server.log.read_text().splitlines()]
         traced = [{**line, "request": ""} for line in written if line.get("trace") == "drafts"]
         told = [line["message"] for line in written if "logger" in line]
