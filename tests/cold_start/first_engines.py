@@ -10,7 +10,7 @@ import faulthandler
 import sys
 from typing import TYPE_CHECKING
 
-from cold_start.servers import PLUGINS
+from cold_start.servers import KV_ENDPOINT, PLUGINS
 from specserve.config import EngineConfig
 from specserve.engine.async_engine import AsyncEngine
 from specserve.types import GenerateRequest, SamplingParams
@@ -26,7 +26,7 @@ async def answer(model: str) -> Sequence[int]:
     config = EngineConfig(
         model=model,
         plugins=PLUGINS,
-        plugin_options={"eagle": {"model": model}},
+        plugin_options={"eagle": {"model": model}, "kv_events": {"endpoint": KV_ENDPOINT}},
         kv_memory="16M",
         max_model_len=256,
         threads=2,

@@ -6,7 +6,6 @@ import asyncio
 import json
 import multiprocessing
 import os
-import sys
 from contextlib import contextmanager
 from itertools import cycle, islice
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,13 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import aiohttp
 
 from cold_start.bodies import BODIES
-from soak.server_process import ServerProcess
+from server_process import ServerProcess, serve_command, stopped_well
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-PLUGINS = ("adaptive", "cpu", "eagle", "grammar", "hybrid_attn", "lora", "ngram")
+PLUGINS = ("adaptive", "cpu", "eagle", "grammar", "hybrid_attn", "kv_events", "lora", "ngram")
+KV_ENDPOINT = "tcp://127.0.0.1:*"
 FIRST_REQUESTS = 48
 SECONDS = 120
 """For all answers, with other processes on every core."""
@@ -32,14 +32,15 @@ class Answer(NamedTuple):
     """In JSON; "null" where the API's answers have none, or it was streamed."""
 
 
-def serve_first_requests(model: Path, log: Path) -> list[list[Answer]]:
-    """Start a server, send it the requests, end it. The answers, by body. Raises where the server died."""
-    flags = ["--port", "0", "--threads", "1", "--kv-memory", "16M", "--max-model-len", "512"]
-    flags += ["--set", f"eagle.model={model}", *(flag for name in PLUGINS for flag in ("--plugin", name))]
-    with ServerProcess([sys.executable, "-m", "specserve", "serve", str(model), *flags], log) as server:
+def serve_first_requests(model: Path, log: Path, form: str) -> list[list[Answer]]:
+    """Start a server in this form, send it the requests, end it. The answers, by body. Raises where one of its
+    processes died."""
+    flags = [f"--{form}", "--threads", "1", "--kv-memory", "16M", "--max-model-len", "512"]
+    flags += ["--set", f"eagle.model={model}", "--set", f"kv_events.endpoint={KV_ENDPOINT}"]
+    flags += [flag for name in PLUGINS for flag in ("--plugin", name)]
+    with stopped_well(ServerProcess(serve_command(model, *flags), log)) as server:
+        assert len(server.engine_pids) == (form == "engine-process")
         answers = asyncio.run(send_all(server.url))
-        code = server.stop()
-        assert code == 0, f"the server ended with exit code {code}:\n{log.read_text()[-4000:]}"
     return [answers[place :: len(BODIES)] for place in range(len(BODIES))]
 
 

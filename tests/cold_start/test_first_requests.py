@@ -1,4 +1,8 @@
-"""No fresh process dies of first requests that come at once, and all of them have their answers."""
+"""No fresh process dies of first requests that come at once, and all of them have their answers, in both forms of the
+server.
+
+`make test` divides its trials between the forms; `make test-all` makes all of them in each.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +11,19 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
+import both_forms
 from cold_start.servers import FIRST_REQUESTS, busy_cores, serve_first_requests
+from server_process import FORMS, path_with_tests
 from soak.setting import TEMPLATE
 from specserve_workbench.testing.toy import write_checkpoint
 
-TESTS = Path(__file__).parents[1]
+
+def trials(forms, few, many):
+    """Parameters: form and number of trials."""
+    return [(form, few) for form in forms] + [pytest.param(form, many, marks=pytest.mark.sweep) for form in forms]
 
 
 @pytest.fixture(scope="module")
@@ -27,32 +35,32 @@ def model(tmp_path_factory):
 
 def run_fresh(*arguments):
     """A process of its own; its exit code, output and errors."""
-    path = os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH"))))
     command = [sys.executable, *(str(one) for one in arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=os.environ | {"PYTHONPATH": path})
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=os.environ | path_with_tests())
     return done.returncode, done.stdout, done.stderr[-4000:]
 
 
-def those_that_died(tables, model, first, count):
+def those_that_died(tables, form, model, first, count):
     """Of `count` fresh processes: seed, exit code and errors."""
-    code, said, errors = run_fresh("-m", "cold_start.forked", tables, model, first, count)
+    code, said, errors = run_fresh("-m", "cold_start.forked", tables, form, model, first, count)
     assert code == 0, errors
     return json.loads(said)
 
 
-@pytest.mark.parametrize("processes", [50, pytest.param(200, marks=pytest.mark.sweep)])
-def test_eight_threads_that_prepare_first_requests_end_no_process(model, processes):
-    assert those_that_died("tables", model, 1000 * processes, processes) == []
+@pytest.mark.parametrize(("form", "processes"), trials(both_forms.FORMS, 25, 200))
+def test_eight_threads_that_prepare_first_requests_end_no_process(model, form, processes):
+    assert those_that_died("tables", form, model, 1000 * processes, processes) == []
 
 
-def test_nor_do_they_where_nothing_was_imported_before(model):
-    for seed in range(3):
-        assert run_fresh("-m", "cold_start.first_threads", model, seed) == (0, "", "")
+@pytest.mark.parametrize(("form", "seed"), [("direct", 0), ("socket", 1), ("direct", 2)])
+def test_nor_do_they_where_nothing_was_imported_before(model, form, seed):
+    assert run_fresh("-m", "cold_start.first_threads", form, model, seed) == (0, "", "")
 
 
-def test_without_the_tables_of_structs_one_of_twenty_such_processes_dies(model):
+@pytest.mark.parametrize("form", both_forms.FORMS)
+def test_without_the_tables_of_structs_one_of_twenty_such_processes_dies(model, form):
     """The trial above finds what it is made for."""
-    died = those_that_died("no-tables", model, 0, 20)
+    died = those_that_died("no-tables", form, model, 0, 20)
     assert any(code < 0 for _, code, _ in died)
 
 
@@ -62,10 +70,11 @@ def test_engines_that_start_at_once_in_a_fresh_process_answer_the_same(model, pr
         assert run_fresh("-m", "cold_start.first_engines", model) == (0, "", "")
 
 
-@pytest.mark.parametrize("servers", [6, pytest.param(20, marks=pytest.mark.sweep)])
-def test_fresh_servers_on_busy_cores_answer_all_first_requests(model, tmp_path, servers):
+@pytest.mark.parametrize(("form", "servers"), trials(FORMS, 3, 20))
+def test_fresh_servers_on_busy_cores_answer_all_first_requests(model, tmp_path, form, servers):
+    logs = [tmp_path / f"log-{i}" for i in range(servers)]
     with busy_cores(), ThreadPoolExecutor(2) as pairs:
-        answered = list(pairs.map(lambda i: serve_first_requests(model, tmp_path / f"log-{i}"), range(servers)))
+        answered = list(pairs.map(lambda log: serve_first_requests(model, log, form), logs))
     for answers in zip(*answered, strict=True):
         every = {answer for of_server in answers for answer in of_server}
         assert {answer.status for answer in every} == {200}

@@ -43,10 +43,10 @@ from specserve.engine.async_engine import AsyncEngine
 from specserve_server.app.application import make_app
 from specserve_checks.struct_tables import build_struct_tables
 
-plugins = ("adaptive", "cpu", "eagle", "grammar", "hybrid_attn", "lora", "ngram")
+plugins = ("adaptive", "cpu", "eagle", "grammar", "hybrid_attn", "kv_events", "lora", "ngram")
 
 async def start_and_stop():
-    options = {"eagle": {"model": sys.argv[1]}}
+    options = {"eagle": {"model": sys.argv[1]}, "kv_events": {"endpoint": "tcp://127.0.0.1:*"}}
     engine = await AsyncEngine.start(
         EngineConfig(model=sys.argv[1], plugins=plugins, plugin_options=options, kv_memory="16M", max_model_len=256)
     )
@@ -82,7 +82,7 @@ from specserve_checks import struct_tables
 from specserve.config import EngineConfig
 from specserve.engine.async_engine import AsyncEngine
 
-plugins = ("adaptive", "cpu", "eagle", "grammar", "hybrid_attn", "lora", "ngram")
+plugins = ("adaptive", "cpu", "eagle", "grammar", "hybrid_attn", "kv_events", "lora", "ngram")
 unbuilt, met = set(), set()
 
 def watched(function, position):
@@ -97,7 +97,7 @@ msgspec.convert = watched(msgspec.convert, 1)
 msgspec.json.decode = watched(msgspec.json.decode, 1)
 
 async def start_and_stop():
-    options = {"eagle": {"model": "demo-eagle3"}}
+    options = {"eagle": {"model": "demo-eagle3"}, "kv_events": {"endpoint": "tcp://127.0.0.1:*"}}
     config = EngineConfig(
         model="demo", plugins=plugins, plugin_options=options, kv_memory="16M", max_model_len=256
     )
