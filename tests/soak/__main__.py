@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from server_process import FORMS
 from soak.campaign import Table, soak
 from soak.setting import demo_setting, toy_setting
 
@@ -21,13 +22,14 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--model", choices=("demo", "toy"), default="demo")
+    parser.add_argument("--form", choices=FORMS, help="default: what the server chooses by the number of cores")
     parser.add_argument("--folder", type=Path, default=Path("build/soak"), help="for logs and failures; emptied first")
     arguments = parser.parse_args()
     shutil.rmtree(arguments.folder, ignore_errors=True)
     arguments.folder.mkdir(parents=True)
     folder = arguments.folder.resolve()
     setting = demo_setting(folder) if arguments.model == "demo" else toy_setting(folder)
-    return asyncio.run(run(setting, arguments.seed, arguments.minutes * 60))
+    return asyncio.run(run(setting._replace(form=arguments.form), arguments.seed, arguments.minutes * 60))
 
 
 async def run(setting: Setting, seed: int, seconds: float) -> int:

@@ -10,17 +10,20 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 
+from server_process import ServerProcess
 from soak.cases import draw_cases
 from soak.clients import PATIENCE_SECONDS, Run, client
 from soak.http import is_idle
 from soak.leaks import MOST_GROWTH, State, growth, leaks, not_reached, state_of
 from soak.ledger import Ledger
 from soak.operators import change_adapters, change_corpora, read_the_metrics, reset_the_cache
+from soak.outside import errors_in, processes_of, resources_of
 from soak.references import reference_answers
 from soak.report import Report
-from soak.server_process import ServerProcess
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from soak.answers import Answer
     from soak.cases import Case
     from soak.setting import Setting
@@ -48,9 +51,10 @@ class Table:
 async def soak(setting: Setting, seed: int, seconds: float, table: Table) -> Report:
     """`table`: the cases and their references."""
     ledger = Ledger(setting.folder)
-    with ServerProcess([*setting.command, *setting.flags], setting.folder / "server.log") as server:
+    log = setting.folder / "server.log"
+    with ServerProcess(setting.command, log, variables=setting.variables) as server:
         memory: list[int] = []
-        sampling = asyncio.create_task(sample_memory(server, memory))
+        sampling = asyncio.create_task(sample_memory(processes_of(server), memory))
         warm = min(seconds * WARM_SHARE, MOST_WARM_SECONDS)
         before = await serve(setting, server, table, ledger, f"{seed} warm", warm)
         began, had = time.perf_counter(), ledger.requests.total()
@@ -58,12 +62,11 @@ async def soak(setting: Setting, seed: int, seconds: float, table: Table) -> Rep
         rate = (ledger.requests.total() - had) / (time.perf_counter() - began)
         sampling.cancel()
         await asyncio.gather(sampling, return_exceptions=True)
-        judge(ledger, server, before, after, memory)
+        judge(ledger, before, after, memory)
         (setting.folder / "memory.json").write_text(json.dumps(memory))
-        code = server.stop() if not server.has_ended else server.process.returncode
-        if code != 0:
+        if (code := server.stop()) != 0:
             ledger.fail("exit", f"the exit code after SIGTERM is {code}")
-        for line in server.errors():
+        for line in errors_in(log):
             ledger.fail("log", line)
     return Report(ledger, rate, seconds, memory, after)
 
@@ -91,14 +94,14 @@ async def idle_state(server: ServerProcess, ledger: Ledger) -> State | None:
         async with aiohttp.ClientSession(server.url) as session:
             if await is_idle(session, PATIENCE_SECONDS):
                 await asyncio.sleep(SETTLE_SECONDS)
-                return await state_of(session, server)
+                return await state_of(session, resources_of(processes_of(server)))
         ledger.fail("leaked", "requests still run or wait although no client is there")
     except aiohttp.ClientError as error:
         ledger.fail("exit", f"the server does not answer any more: {error}")
     return None
 
 
-def judge(ledger: Ledger, server: ServerProcess, before: State | None, after: State | None, memory: list[int]) -> None:
+def judge(ledger: Ledger, before: State | None, after: State | None, memory: list[int]) -> None:
     if before is None or after is None:
         return
     for leak in leaks(before, after):
@@ -109,7 +112,8 @@ def judge(ledger: Ledger, server: ServerProcess, before: State | None, after: St
         ledger.fail("not reached", what)
 
 
-async def sample_memory(server: ServerProcess, memory: list[int]) -> None:
-    while not server.has_ended:
-        memory.append(server.resources().memory_bytes)
+async def sample_memory(pids: Sequence[int], memory: list[int]) -> None:
+    """Until it is cancelled, or one of them is gone."""
+    while True:
+        memory.append(resources_of(pids).memory_bytes)
         await asyncio.sleep(0.5)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     import aiohttp
 
-    from soak.server_process import Resources, ServerProcess
+    from soak.outside import Resources
 
 SAME = ("specserve_lora_known", "vllm:cache_config_info")
 """Series that are as they were."""
@@ -45,6 +45,8 @@ REACHED = {
 """What a run must have come by, or it proves nothing about it."""
 MORE_THREADS = 2
 """The event loop's pool of threads starts them when they are first needed at once."""
+CALL_THREADS = 32
+"""So does the pool in which the engine's process answers calls: `specserve_server.engine_process.host.THREADS`."""
 MOST_GROWTH = 0.03
 """Of memory: the median of the last quarter of a run over that of the third."""
 SAMPLES_TO_JUDGE = 400
@@ -56,8 +58,8 @@ class State(NamedTuple):
     resources: Resources
 
 
-async def state_of(session: aiohttp.ClientSession, server: ServerProcess) -> State:
-    return State(by_own_labels(await read_metrics(session)), server.resources())
+async def state_of(session: aiohttp.ClientSession, resources: Resources) -> State:
+    return State(by_own_labels(await read_metrics(session)), resources)
 
 
 def by_own_labels(values: Counter[str]) -> Counter[str]:
@@ -78,7 +80,8 @@ def leaks(before: State, after: State) -> list[str]:
         if after.metrics[name] != before.metrics[name]
     ]
     found += [f"{name} is {after.metrics[name]:g}" for name in ZERO if after.metrics[name]]
-    if after.resources.threads > before.resources.threads + MORE_THREADS:
+    more_threads = MORE_THREADS if after.resources.processes == 1 else MORE_THREADS + CALL_THREADS
+    if after.resources.threads > before.resources.threads + more_threads:
         found.append(f"{after.resources.threads} threads, {before.resources.threads} before")
     if more := Counter(after.resources.descriptors) - Counter(before.resources.descriptors):
         kinds = Counter(name.partition(":")[0] for name in more.elements())

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 
+from server_process import ServerProcess, stopped_well
 from soak.cases import MOVING, VERSIONS
 from soak.http import ask
-from soak.server_process import ServerProcess
 
 if TYPE_CHECKING:
     from soak.answers import Answer
@@ -18,12 +18,9 @@ if TYPE_CHECKING:
 
 async def reference_answers(setting: Setting, cases: list[Case]) -> dict[str, list[Answer]]:
     """By case, what it may answer: one answer, or for the adapter that is replaced one of each version."""
-    command = [*setting._replace(module=("specserve",)).command, *setting.reference_flags]
-    with ServerProcess(command, setting.folder / "reference.log") as server:
+    with stopped_well(ServerProcess(setting.reference_command, setting.folder / "reference.log")) as server:
         async with aiohttp.ClientSession(server.url) as session:
-            found = {case.name: [await answer_of(session, case, model) for model in models_of(case)] for case in cases}
-        assert server.stop() == 0, "the reference server did not end well"
-    return found
+            return {case.name: [await answer_of(session, case, model) for model in models_of(case)] for case in cases}
 
 
 def models_of(case: Case) -> tuple[str | None, ...]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from fuzz.adapter_files import write_adapter
+from server_process import path_with_tests, serve_command
 from soak.cases import FIXED_ADAPTERS, VERSIONS
 from soak.wrong_bodies import MAX_BODY_BYTES
 from specserve.models.locate import locate_model
@@ -29,7 +29,8 @@ TEMPLATE = """\
 
 
 class Setting(NamedTuple):
-    """`folder` gets logs, failures, adapters. `module` is what `python -m` runs as `specserve`."""
+    """`folder` gets logs, failures, adapters. `module` is what `python -m` runs as `specserve`. `form`: of
+    `server_process.FORMS`; None: the one that the server chooses by itself."""
 
     folder: Path
     model: Path
@@ -39,11 +40,22 @@ class Setting(NamedTuple):
     num_clients: int = 24
     max_num_seqs: int = 12
     max_waiting: int = 40
-    module: tuple[str, ...] = ("specserve",)
+    module: str = "specserve"
+    form: str | None = None
 
     @property
     def command(self) -> list[str]:
-        return [sys.executable, "-m", *self.module, "serve", str(self.model), "--port", "0", "--threads", "1"]
+        form = [] if self.form is None else [f"--{self.form}"]
+        return serve_command(self.model, "--threads", "1", *form, *self.flags, module=self.module)
+
+    @property
+    def reference_command(self) -> list[str]:
+        return serve_command(self.model, "--threads", "1", "--no-engine-process", *self.reference_flags)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """A module of the tests is found."""
+        return path_with_tests()
 
     @property
     def shared_flags(self) -> list[str]:

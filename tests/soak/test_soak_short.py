@@ -1,4 +1,7 @@
-"""A short soak of a right server finds nothing; one of a server with planted faults finds each."""
+"""A short soak of a right server finds nothing; one of a server with planted faults finds each.
+
+The first has the engine in a process of its own, the second in the server's, where the faults are planted.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +26,16 @@ def table(setting):
 
 
 def test_a_short_soak_finds_nothing_and_reaches_everything(setting, table):
-    report = asyncio.run(soak(setting, SEED, SECONDS, table))
+    report = asyncio.run(soak(setting._replace(form="engine-process"), SEED, SECONDS, table))
     assert report.passed, "\n".join(report.lines())
+    assert report.after.resources.processes == 2
     assert report.ledger.outcomes["answers compared"] > 100
 
 
 def test_planted_faults_are_found(setting, table):
     """A wrong token, a lost event and an open file."""
-    report = asyncio.run(soak(setting._replace(module=("soak.broken",)), SEED, BROKEN_SECONDS, table))
+    broken = setting._replace(module="soak.broken", form="no-engine-process")
+    report = asyncio.run(soak(broken, SEED, BROKEN_SECONDS, table))
     told = "\n".join(report.lines())
     assert not report.passed
     assert {"wrong", "lost", "leaked"} <= report.ledger.failures.keys(), told
