@@ -3,12 +3,13 @@
 #   make serve      the same server, left running on port 8000
 #                   MODEL=smollm2 for either: SmolLM2-135M-Instruct instead (downloads 93 MB, once)
 #   make test       all tests (about 10 minutes on 2 cores); make test-all adds the long sweeps
-#   make test-clients  SDKs and frameworks, unmodified, against a server; CLIENTS="openai llm" for some (docs/testing.md)
+#   make test-clients  SDKs and frameworks, unmodified, against a server in both forms; FORM=engine-process for one,
+#                   CLIENTS="openai llm" for some (docs/testing.md)
 #   make test-routers  smg and vllm-router, unmodified, before two servers (docs/scale.md)
 #   make test-cluster  two replicas on Ray Serve, on this machine, against one server (docs/ray.md)
 #   make fuzz       random combinations for SECONDS=600 from SEED=1; CASE=file replays a failure (docs/testing.md)
-#   make soak       a server with all plugins under mixed clients for MINUTES=30, SEED=1; exit code 1 where anything is
-#                   lost, wrong or left (docs/testing.md)
+#   make soak       a server with all plugins under mixed clients for MINUTES=30, SEED=1; FORM=engine-process for one of
+#                   its forms; exit code 1 where anything is lost, wrong or left (docs/testing.md)
 #   make lint       ruff, mypy --strict and clang-format
 #   make pages      the pages of docs/ that are generated; make proofs runs the conformance kit before
 #   make wheels     sdists and wheels of every distribution into dist/, installed and used in a fresh environment
@@ -62,9 +63,10 @@ test: $(VENV)/.dev $(SMOLLM2)
 test-all: $(VENV)/.dev $(SMOLLM2)
 	$(PYTEST) -m "not gpu"
 
+# FORM says where a server's engine runs: engine-process or no-engine-process.
 # Each client is installed once, into an environment of its own under build/clients.
 test-clients: $(VENV)/.dev
-	@$(BIN)/python tests/clients/run.py $(CLIENTS)
+	@$(BIN)/python tests/clients/run.py $(FORM:%=--form %) $(CLIENTS)
 
 # Each router is installed once, into an environment of its own under build/routers.
 test-routers: $(VENV)/.dev
@@ -87,7 +89,7 @@ fuzz: $(VENV)/.dev
 MINUTES ?= 30
 soak: export PYTHONPATH := tests:$(PYTHONPATH)
 soak: $(VENV)/.dev
-	@$(BIN)/python -m soak --minutes $(MINUTES) --seed $(SEED)
+	@$(BIN)/python -m soak --minutes $(MINUTES) --seed $(SEED) $(FORM:%=--form %)
 
 NATIVE_SOURCES = $(shell find plugins/*/native -name '*.[ch]pp')
 lint: $(VENV)/.dev

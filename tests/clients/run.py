@@ -1,6 +1,6 @@
-"""`make test-clients`: unmodified clients against a `specserve serve` process, each in an environment of its own.
+"""`make test-clients`: unmodified clients, each in an environment of its own, against `specserve serve` in both forms.
 
-Owns the order and the summary. A client that cannot be installed counts as failed. Logs go to build/clients/logs.
+Owns the order and the summary. A client that cannot be installed counts as failed. Logs go to build/clients/logs/FORM.
 Standard library only.
 """
 
@@ -13,10 +13,17 @@ import signal
 import subprocess
 import sys
 import time
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from environments import BUILD, CLIENTS, HERE, Client, Environment, InstallError, clean_environment, make
-from server_process import ServerProcess, serving
+
+sys.path.append(str(HERE.parent))
+from served import command, running_requests, variables
+
+from server_process import FORMS, NotReadyError, ServerProcess
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 LOGS = BUILD / "logs"
 TIME_LIMIT = 300.0
@@ -37,13 +44,15 @@ class Outcome(NamedTuple):
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("clients", nargs="*", help=f"of {', '.join(CLIENTS)}; default: all")
-    names = parser.parse_args().clients or list(CLIENTS)
+    parser.add_argument("--form", choices=FORMS, help="where the engine runs; default: one after the other")
+    arguments = parser.parse_args()
+    names = arguments.clients or list(CLIENTS)
     if unknown := [name for name in names if name not in CLIENTS]:
         parser.error(f"there is no client {', '.join(unknown)}; there are {', '.join(CLIENTS)}")
-    LOGS.mkdir(parents=True, exist_ok=True)
     outcomes, ready = install([CLIENTS[name] for name in names])
-    if ready:
-        outcomes += run_all(ready)
+    for form in (arguments.form,) if arguments.form else FORMS:
+        print(f"== --{form}", flush=True)
+        outcomes += [outcome._replace(name=f"{outcome.name}, {form}") for outcome in run_all(ready, form)]
     return summarise(outcomes)
 
 
@@ -59,35 +68,41 @@ def install(clients: list[Client]) -> tuple[list[Outcome], list[tuple[Client, En
     return failed, ready
 
 
-def run_all(ready: list[tuple[Client, Environment]]) -> list[Outcome]:
-    with serving(LOGS / "server.log") as server:
-        print(f"== the server is ready on {server.url}", flush=True)
-        outcomes = [run(client, environment, server) for client, environment in ready]
-        outcomes.append(requests_left(server))
-    outcomes.append(Outcome("server: exit code", f"{server.exit_code} after SIGTERM", server.exit_code == 0))
-    return outcomes
+def run_all(ready: list[tuple[Client, Environment]], form: str) -> list[Outcome]:
+    """Against one server, whose own outcomes come last."""
+    logs = LOGS / form
+    logs.mkdir(parents=True, exist_ok=True)
+    try:
+        with ServerProcess(command(form), logs / "server.log") as server:
+            print(f"== the server is ready on {server.url}", flush=True)
+            outcomes = [run(client, environment, server.url, logs) for client, environment in ready]
+            outcomes.append(requests_left(server.url))
+            code = server.stop()
+    except NotReadyError as error:
+        return [Outcome("server: start", str(error), False)]
+    return [*outcomes, Outcome("server: exit code", f"{code} after SIGTERM", code == 0)]
 
 
-def requests_left(server: ServerProcess) -> Outcome:
+def requests_left(url: str) -> Outcome:
     """Clients left streams early: nothing of theirs may still run."""
     name = "server: requests left"
     try:
-        left = server.running_requests()
+        left = running_requests(url)
     except OSError as error:
         return Outcome(name, f"the server does not answer: {error}", False)
     return Outcome(name, f"{left} after the last client", left == 0)
 
 
-def run(client: Client, environment: Environment, server: ServerProcess) -> Outcome:
+def run(client: Client, environment: Environment, url: str, logs: Path) -> Outcome:
     """One client's tests, in a session of their own that is killed at the time limit."""
     print(f"== {client.name}: {', '.join(environment.versions)}", flush=True)
-    log, began = LOGS / f"{client.name}.log", time.monotonic()
+    log, began = logs / f"{client.name}.log", time.monotonic()
     with (
         log.open("w") as file,
         subprocess.Popen(
             environment.test_command,
             cwd=HERE,
-            env=clean_environment() | server.variables,
+            env=clean_environment() | variables(url),
             stdout=file,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -110,7 +125,7 @@ def run(client: Client, environment: Environment, server: ServerProcess) -> Outc
 def summarise(outcomes: list[Outcome]) -> int:
     print("\n== summary")
     for outcome in outcomes:
-        print(f"{outcome.name:<22}{outcome.seconds:5.0f} s  {outcome.said}")
+        print(f"{outcome.name:<40}{outcome.seconds:5.0f} s  {outcome.said}")
     bad = [outcome.name for outcome in outcomes if not outcome.good]
     print(f"== failed: {', '.join(bad)}" if bad else "== all passed")
     return 1 if bad else 0
