@@ -8,6 +8,7 @@ import pytest
 from served import plain_server, ray_cluster
 
 from clients import Client
+from server_process import stopped_well
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -17,13 +18,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with ray_cluster(tmp_path_factory.mktemp("cluster")) as served:
+    with stopped_well(ray_cluster(tmp_path_factory.mktemp("cluster"))) as served:
         yield served
 
 
 @pytest.fixture(scope="session")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with plain_server(tmp_path_factory.mktemp("plain")) as served:
+    with stopped_well(plain_server(tmp_path_factory.mktemp("plain"))) as served:
         yield served
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import aiohttp
-from served import HEALTH_CHECK_SECONDS, KEY, command_line
+from served import HEALTH_CHECK_SECONDS, KEY
 
 from clients import until_replaced
+from process_table import command_line
 
 if TYPE_CHECKING:
     from served import Served
@@ -91,7 +92,7 @@ async def test_a_corpus_is_loaded_by_every_replica(cluster: Served, replicas: Cl
 async def test_changes_outlive_the_actor_that_keeps_them(cluster: Served, replicas: Client) -> None:
     assert (await replicas.post(LOAD, lora_name="kept", lora_path="docstrings")).status == 200
     before = await replicas.replica_ids()
-    (actor,) = cluster.pids("ray::Changes")
+    (actor,) = cluster.descendants_with("ray::Changes")
     os.kill(actor, signal.SIGKILL)
     await asyncio.sleep(2 * HEALTH_CHECK_SECONDS)  # a replica gives the next actor its log
     os.kill(cluster.replica_pids[0], signal.SIGKILL)

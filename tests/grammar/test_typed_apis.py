@@ -1,10 +1,8 @@
-"""The Responses and Messages APIs through the openai and anthropic SDKs, against one process of `specserve serve`."""
+"""The Responses and Messages APIs through the openai and anthropic SDKs, against `specserve serve`."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import anthropic
@@ -14,6 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from test_tools import TEMPLATES
 
+from server_process import ServerProcess, serve_command, stopped_well
 from specserve_workbench.testing.toy import write_checkpoint
 
 if TYPE_CHECKING:
@@ -42,19 +41,10 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     model = write_checkpoint(tmp_path_factory.mktemp("model"))
     settings = json.loads((model / "tokenizer_config.json").read_text())
     (model / "tokenizer_config.json").write_text(json.dumps(settings | {"chat_template": TEMPLATES["hermes"]}))
-    command = [sys.executable, "-m", "specserve", "serve", str(model), "--plugin", "grammar", "--plugin", "ngram"]
-    options = ["--threads", "1", "--kv-memory", "64M", "--port", "0", "--served-model-name", "toy"]
-    with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        assert server.stderr is not None
-        try:
-            line = server.stdout.readline()
-            assert line.startswith("specserve: ready on "), server.stderr.read()
-            yield line.split()[-1]
-        finally:
-            server.terminate()
-            server.communicate(timeout=120)
-    assert server.returncode == 0
+    options = ("--threads", "1", "--kv-memory", "64M", "--served-model-name", "toy")
+    command = serve_command(model, "--plugin", "grammar", "--plugin", "ngram", *options)
+    with stopped_well(ServerProcess(command, model / "log")) as server:
+        yield server.url
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import aiohttp
 
 if TYPE_CHECKING:
-    from processes import ServerProcess
+    from processes import RoutedServer
 
 WORDS = [
     "def",
@@ -58,7 +58,7 @@ def some_words(numbers: random.Random, count: int) -> str:
     return " ".join(numbers.choice(WORDS) for _ in range(count))
 
 
-def hit_rate(servers: list[ServerProcess]) -> float:
+def hit_rate(servers: list[RoutedServer]) -> float:
     """Of all tokens that were looked up in the prefix caches of these servers, the share that was there."""
     hits = sum(server.metric("vllm:prefix_cache_hits_total") for server in servers)
     return hits / sum(server.metric("vllm:prefix_cache_queries_total") for server in servers)

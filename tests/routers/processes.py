@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
 import subprocess
-import sys
 import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -15,60 +12,40 @@ from urllib.request import urlopen
 
 from install import BUILD
 
+from server_process import ServerProcess, serve_command
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-READY = "specserve: ready on "
 LOGS = BUILD / "logs"
 FLAGS = ("--threads", "1", "--kv-memory", "64M")
 COMMANDS = {"smg": ("launch",), "vllm-router": ()}
 START_SECONDS = 60.0
 
 
-class ServerProcess:
-    def __init__(self, name: str, flags: Sequence[str]) -> None:
-        self.log = (LOGS / f"{name}.log").open("w")
-        command = [sys.executable, "-m", "specserve", "serve", "demo", "--port", "0", *FLAGS, *flags]
-        environment = os.environ | {"OMP_NUM_THREADS": "1"}
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, text=True, env=environment)
-        assert self.process.stdout is not None
-        line = next(line for line in self.process.stdout if line.startswith(READY))
-        self.url = line.removeprefix(READY).strip()
-
+class RoutedServer(ServerProcess):
     def metric(self, name: str) -> float:
         """The sum of the series of this name."""
         with urlopen(f"{self.url}/metrics", timeout=10) as answer:
             lines = answer.read().decode().splitlines()
         return sum(float(line.rpartition(" ")[2]) for line in lines if line.partition("{")[0] == name)
 
-    def end(self, number: int = signal.SIGTERM) -> int:
-        self.process.send_signal(number)
-        code = self.process.wait(30)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-        self.log.close()
-        return code
-
 
 @contextmanager
-def serving(count: int, *flags: str) -> Iterator[list[ServerProcess]]:
-    """These servers; those that still run are ended."""
+def serving(count: int, *flags: str) -> Iterator[list[RoutedServer]]:
+    """These servers; those that still run behind the block are ended."""
     LOGS.mkdir(parents=True, exist_ok=True)
+    command, variables = serve_command("demo", *FLAGS, *flags), {"OMP_NUM_THREADS": "1"}
     with ExitStack() as stack:
-        servers = []
-        for i in range(count):
-            servers.append(ServerProcess(f"server{i}", flags))
-            stack.callback(end_if_running, servers[-1])
+        servers = [RoutedServer(command, LOGS / f"server{i}.log", variables=variables) for i in range(count)]
+        for server in servers:
+            stack.enter_context(server)
+            stack.callback(server.stop)
         yield servers
 
 
-def end_if_running(server: ServerProcess) -> None:
-    if server.process.poll() is None:
-        server.end()
-
-
 @contextmanager
-def routing(router: str, servers: Sequence[ServerProcess], *flags: str) -> Iterator[str]:
+def routing(router: str, servers: Sequence[RoutedServer], *flags: str) -> Iterator[str]:
     """The router's URL, once it is ready for all of the servers."""
     port, metrics = free_port(), free_port()
     command = [str(BUILD / router / "bin" / router), *COMMANDS[router], "--worker-urls", *(s.url for s in servers)]

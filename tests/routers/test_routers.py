@@ -106,7 +106,7 @@ async def test_a_killed_server_takes_only_its_own_streams_with_it(router):
             while sum(server.metric("vllm:generation_tokens_total") for server in servers) < 600:
                 await asyncio.sleep(0.05)
             theirs = sum(servers[0].metric(f"vllm:num_requests_{state}") for state in ("running", "waiting"))
-            servers[0].end(signal.SIGKILL)
+            servers[0].stop(signal.SIGKILL)
             outcomes = [await request for request in requests]
             streams = Counter(outcome for i, outcome in enumerate(outcomes) if i % 4 < 2)
             whole = Counter(outcome for i, outcome in enumerate(outcomes) if i % 4 >= 2)
@@ -135,4 +135,4 @@ async def test_a_server_that_is_told_to_end_loses_no_request(router):
 
 async def end_later(server):
     await asyncio.sleep(1)
-    return await asyncio.to_thread(server.end)
+    return await asyncio.to_thread(server.stop)

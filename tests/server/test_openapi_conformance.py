@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from server_process import FORMS, ServerProcess, serve_command, stopped_well
 from specserve_workbench.testing.toy import write_checkpoint
 
 if TYPE_CHECKING:
@@ -29,25 +30,17 @@ parameters = { "path.name" = "toy" }
 """
 
 
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+@pytest.fixture(scope="module", params=FORMS)
+def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Of a server with the plugins that have routes."""
     folder = tmp_path_factory.mktemp("conformance")
     write_checkpoint(folder / "toy")
     (folder / "adapters").mkdir()
     plugins = ["--plugin", "lora", "--plugin", "ngram", "--set", f"lora.root={folder / 'adapters'}"]
-    options = ["--port", "0", "--api-key", "k", "--served-model-name", "toy", "--max-model-len", "128", *plugins]
-    command = [sys.executable, "-m", "specserve", "serve", str(folder / "toy"), *options]
-    with (
-        (folder / "log").open("w") as log,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as server,
-    ):
-        assert server.stdout is not None
-        line = server.stdout.readline()
-        assert line.startswith("specserve: ready on http"), (folder / "log").read_text()
-        yield line.split()[-1]
-        server.terminate()
-        assert server.wait(60) == 0
+    options = [f"--{request.param}", "--api-key", "k", "--served-model-name", "toy", "--max-model-len", "128", *plugins]
+    command = serve_command(folder / "toy", *options)
+    with stopped_well(ServerProcess(command, folder / "log")) as server:
+        yield server.url
     assert "Traceback" not in (folder / "log").read_text()
 
 
