@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from fuzz.plans import EnginePlan, ModelPlan
 
 REFERENCE_BLOCK_SIZE = 16
+KV_EVENTS = {"endpoint": "tcp://127.0.0.1:*", "buffer": 1_000_000}
+"""All batches are kept."""
 SYLLABLES = ("the", "he", " ", "an", "xyz", "é", "er")
 
 
@@ -75,6 +77,9 @@ def arithmetic_plugins(
     if plan.grammar:
         setup.names.append("grammar")
         setup.options["grammar"] = {"forced_drafts": False}
+    if plan.ranks > 1:
+        setup.names.append("tensor_parallel")
+        setup.options["tensor_parallel"] = {"ranks": plan.ranks}
     if adapters:
         setup.names.append("lora")
         paths = {name: str(path) for name, path in adapters.items()}
@@ -109,6 +114,9 @@ def build_tested(
         setup.options["repeat"] = {"width": plan.repeat_width}
     if plan.graphs != "none":
         setup.names.append("graphs")
+    if plan.kv_events is not None:
+        setup.names.append("kv_events")
+        setup.options["kv_events"] = KV_EVENTS | plan.kv_events
     if plan.planner == "adaptive" and plan.drafters:
         setup.names.append("adaptive")
         setup.options["adaptive"] = {"cost_cache": "none", **(plan.adaptive if plan.max_draft_tokens else {})}
@@ -172,9 +180,11 @@ def attention_of(built: Built) -> dict[str, Any]:
 def build(model: ModelPlan, path: Path, setup: PluginSetup, *, num_blocks: int, **fields: Any) -> Built:
     """`fields` are those of EngineConfig."""
     sizes, block_size = read_config(path), fields["block_size"]
+    ranks = setup.options.get("tensor_parallel", {}).get("ranks", 1)
+    num_kv_heads = ranks * max(1, sizes.num_kv_heads // ranks)
     is_int8 = setup.options.get("cpu", {}).get("kv") == "int8"
     head_dim, dtype = (sizes.head_dim + 4, torch.int8) if is_int8 else (sizes.head_dim, getattr(torch, model.dtype))
-    bytes_per_block = KVCache.bytes_per_block(sizes.num_layers, block_size, sizes.num_kv_heads, head_dim, dtype)
+    bytes_per_block = KVCache.bytes_per_block(sizes.num_layers, block_size, num_kv_heads, head_dim, dtype)
     config = EngineConfig(
         model=str(path),
         dtype=model.dtype,

@@ -47,6 +47,7 @@ SHARES: dict[float, tuple[str, ...]] = {
         *("family mistral", "family qwen2", "family qwen3", "dtype float16", "heads MQA", "odd head size"),
         *("sliding window", "mode pressure", "mode turns", "mode choices", "front async", "planner own", "preempted"),
         *("aborted", "ended by abort", "id used again", "slow reader"),
+        *("KV events map", "KV events array", "KV events published"),
         *("served under an adapter", "drafter noisy", "processor edit", "allowed tokens alone", "empty bias"),
         *("drafters 2", "graphs piecewise, ran piecewise", "graphs full, ran full", "graphs full, ran none"),
     ),
@@ -85,7 +86,7 @@ SHARES: dict[float, tuple[str, ...]] = {
         "compared with transformers",
         *(f"instruction set {name}" for name in INSTRUCTION_SETS),
     ),
-    0.004: ("accepted from repeat", "processor switched off"),
+    0.004: ("accepted from repeat", "processor switched off", "ranks 2"),
 }
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from fuzz.drawing.engines import NOT_FINITE
 from fuzz.failures import Failure
+from fuzz.published import check_published
 from fuzz.results import compare
 from specserve.engine.drafters import SeveralDrafters
 from specserve.engine.drafting import Drafting
@@ -25,6 +26,7 @@ def judge(trial: Trial) -> None:
     for answered in trial.served.all():
         compare_with_alone(trial, answered)
     check_blocks(trial)
+    check_published(trial.built)
     check_plugins(trial)
     check_faults(trial)
     check_speculation(trial)

@@ -81,6 +81,10 @@ class EnginePlan(msgspec.Struct, frozen=True, kw_only=True):
     """How many of the longest possible requests the KV cache holds."""
     max_loaded: int = 4
     """Adapters in memory at once."""
+    kv_events: dict[str, Any] | None = None
+    """Options of the plugin that publishes changes of the prefix cache; None: without it."""
+    ranks: int = 1
+    """Processes that share the model."""
     seed: int = 0
     """Of drafters, planner, faults and slow readers."""
 
@@ -157,5 +161,6 @@ def describe(plan: Plan) -> str:
     return (
         f"{model.family} {model.weights} {model.dtype}, {kernels}, attention {attention}, {drafters}, planner "
         f"{engine.planner}, {engine.front} front, {len(plan.adapters)} adapters, {len(plan.requests or ())} requests, "
-        f"blocks of {engine.block_size}, budget {engine.budget}"
+        f"blocks of {engine.block_size}, budget {engine.budget}, {engine.ranks} ranks, "
+        f"KV events {'no' if engine.kv_events is None else engine.kv_events['encoding']}"
     )

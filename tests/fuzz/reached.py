@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from fuzz.published import publisher_of
 from specserve.types import SamplingParams
 
 if TYPE_CHECKING:
@@ -61,6 +62,10 @@ def engine_kinds(plan: EnginePlan) -> Iterator[str]:
         yield f"ngram {plan.ngram.get('match_type', 'learned')}"
         if plan.corpus:
             yield "ngram corpus"
+    if plan.kv_events is not None:
+        yield f"KV events {plan.kv_events['encoding']}"
+    if plan.ranks > 1:
+        yield f"ranks {plan.ranks}"
     yield "one thread" if plan.threads == 1 else "several threads"
 
 
@@ -85,6 +90,7 @@ def request_kinds(request: RequestPlan) -> Iterator[str]:
 def happened(trial: Trial) -> Iterator[str]:
     """What the engine under test did."""
     metrics, served = trial.built.engine.metrics, trial.served
+    publisher = publisher_of(trial.built)
     yield f"instruction set {trial.instruction_set}"
     if trial.plan.engine.cpu_weights != "auto":
         yield f"8-bit weights, {trial.plan.engine.cpu_weights}"
@@ -106,6 +112,7 @@ def happened(trial: Trial) -> Iterator[str]:
         "drafter switched off": len(metrics.drafters_disabled),
         **{f"{plugin} at fault": count for (plugin, _, _), count in metrics.faults.counts.items()},
         **{f"{plugin} switched off": 1 for plugin, _ in metrics.faults.disabled},
+        "KV events published": publisher.num_events if publisher else 0,
         "aborted": served.counts["aborted"],
         "id used again": served.counts["again"],
         "slow reader": served.counts["slow reader"],

@@ -63,6 +63,10 @@ class Reference:
         finally:
             pinned[1].release()
 
+    def close(self) -> None:
+        for built in filter(None, (self.base, self.adapted)):
+            built.engine.runner.close()
+
     def run(self, built: Built, request: RequestPlan, adapter: str) -> Result:
         most = min(request.params.max_tokens, self.longest - len(request.prompt))
         wire = as_request(

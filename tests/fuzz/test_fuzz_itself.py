@@ -14,7 +14,9 @@ from fuzz.plans import changed, load, save
 from fuzz.trial import run_trial
 from specserve.engine.verifier import DraftWalk
 from specserve.kv.blocks import BlockPool
+from specserve.protocols import BlocksRemoved
 from specserve.sampling.sampler import TorchSampler
+from specserve_kv_events.observers import PublishingObserver
 
 MOST_TRIALS = 60
 
@@ -79,6 +81,16 @@ def test_a_block_that_is_never_given_back_is_found(monkeypatch):
     right = BlockPool.release
     monkeypatch.setattr(BlockPool, "release", lambda self, blocks: right(self, blocks[1:]))
     assert first_failure(seed=13, kind="blocks")
+
+
+def test_an_eviction_that_is_not_published_is_found(monkeypatch):
+    right = PublishingObserver.changed
+
+    def changed_but_not_removed(self, changes):
+        right(self, [change for change in changes if not isinstance(change, BlocksRemoved)])
+
+    monkeypatch.setattr(PublishingObserver, "changed", changed_but_not_removed)
+    assert first_failure(seed=12, kind="a subscriber knows other blocks")
 
 
 def test_a_campaign_that_accepted_no_guess_does_not_pass(tmp_path):

@@ -7,7 +7,7 @@ import shutil
 import signal
 import tempfile
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -60,6 +60,7 @@ def run_trial(plan: Plan, *, limit_seconds: int = LIMIT_SECONDS) -> Outcome:
     except Exception as error:  # whatever leaves a trial is a finding
         failure = as_failure(error)
     finally:
+        trial.closing.close()
         shutil.rmtree(folder, ignore_errors=True)
         torch.set_num_threads(1)
         gc.collect()
@@ -91,6 +92,8 @@ class Trial:
         self.plan, self.folder = plan, folder
         self.num_refused = self.num_compared = 0
         """Requests that admission refused, and those that transformers was asked about."""
+        self.closing = ExitStack()
+        """Ends the processes of ranks."""
 
     def run(self) -> None:
         self.write()
@@ -125,6 +128,7 @@ class Trial:
         self.drafters: dict[str, Oracle] = {n: make_drafter(n, plan.engine, self.futures, vocab_size) for n in own}
         self.processor = make_processor(plan.engine)
         self.built = build_tested(plan.model, plan.engine, self.files, self.drafters, self.processor)
+        self.closing.callback(self.built.engine.runner.close)
         self.limits = self.built.engine.parts.limits
         if self.limits.max_model_len != plan.engine.max_model_len:
             raise Failure("max_model_len was not kept", f"{self.limits}")
@@ -133,6 +137,7 @@ class Trial:
         versions = {version_name(*key): path for key, path in self.adapter_paths.items()}
         longest = min(self.limits.max_model_len, self.limits.cache_tokens)
         self.reference = Reference(plan, self.files.model, versions, self.attention, longest)
+        self.closing.callback(self.reference.close)
 
     def draw(self) -> None:
         """Give the plan its requests; where serving one alone fails, those up to it."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 
 from fuzz.drawing.adapters import draw_adapters
+from fuzz.drawing.deployment import deployed
 from fuzz.drawing.engines import draw_engine
 from fuzz.drawing.models import draw_demo, draw_model
 from fuzz.plans import Plan
@@ -24,6 +25,7 @@ def plan_of(seed: int, number: int) -> Plan:
     model = draw_demo(models) if rng.random() < 0.02 else draw_model(models)
     mode = rng.choice(("mixed", "mixed", "mixed", "pressure", "turns", "choices"))
     engine = draw_engine(stream(seed, number, "engine"), model, mode)
+    engine = deployed(stream(seed, number, "deployment"), model, engine)
     adapters, events = draw_adapters(stream(seed, number, "adapters"))
     return Plan(
         seed=seed,

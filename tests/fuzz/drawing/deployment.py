@@ -1,0 +1,35 @@
+"""Draws how an engine is deployed: what it publishes of its cache, and on how many ranks it runs.
+
+Few run on two ranks: each of their engines starts a process.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fuzz.plans import changed
+
+if TYPE_CHECKING:
+    import random
+
+    from fuzz.plans import EnginePlan, ModelPlan
+
+PUBLISHING, TWO_RANKS = 0.3, 0.03
+
+
+def deployed(rng: random.Random, model: ModelPlan, engine: EnginePlan) -> EnginePlan:
+    if rng.random() < PUBLISHING:
+        engine = changed(engine, kv_events={"encoding": rng.choice(("map", "array"))})
+    if rng.random() < TWO_RANKS and may_be_divided(model, engine):
+        engine = changed(engine, ranks=2, graphs="none")  # no graph is recorded of steps that ranks divide
+    return engine
+
+
+def may_be_divided(model: ModelPlan, engine: EnginePlan) -> bool:
+    """Whether each of two ranks has as many heads. A draft model is rank 0's alone, and the sizes of caches here are
+    those of engines whose ranks have the same."""
+    if model.is_demo or "eagle" in engine.drafters:
+        return False
+    config: dict[str, Any] = model.config
+    keys = config["num_key_value_heads"]
+    return config["num_attention_heads"] % 2 == 0 and (keys == 1 or keys % 2 == 0)
