@@ -262,7 +262,32 @@ def test_two_openmp_runtimes_are_a_warning(make_case):
 
 def test_a_torch_that_does_not_import_fails_once(make_case, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    assert statuses(torch_rows(make_case())) == {"build": "failed", "threads": "note", "openmp": "note"}
+    assert statuses(torch_rows(make_case())) == {
+        "build": "failed",
+        "threads": "note",
+        "openmp": "note",
+        "collectives": "note",
+    }
+
+
+@pytest.mark.parametrize(
+    ("there", "options", "status", "found"),
+    [
+        ("gloo", {}, "ok", "gloo"),
+        ("gloo", {"plugins": ("tensor_parallel",)}, "ok", "gloo"),
+        ("gloo nccl", {"plugins": ("tensor_parallel",), "device": "cuda"}, "ok", "gloo and NCCL"),
+        ("gloo", {"plugins": ("tensor_parallel",), "device": "cuda"}, "failed", "gloo; tensor_parallel needs NCCL"),
+        ("nccl", {"plugins": ("tensor_parallel",)}, "failed", "NCCL; tensor_parallel needs gloo"),
+        ("", {"plugins": ("tensor_parallel",)}, "failed", "none; tensor_parallel needs gloo"),
+        ("", {}, "note", "none; needed only to divide a model among processes: tensor_parallel"),
+    ],
+)
+def test_a_divided_model_needs_collectives(make_case, monkeypatch, there, options, status, found):
+    monkeypatch.setattr("torch.distributed.is_available", lambda: bool(there))
+    for name in ("gloo", "nccl"):
+        monkeypatch.setattr(f"torch.distributed.is_{name}_available", lambda name=name: name in there.split())
+    row = by_check(torch_rows(make_case(**options)))["collectives"]
+    assert (row.status, row.found) == (status, found)
 
 
 def test_files_that_cannot_be_read_are_as_if_missing(make_case, monkeypatch):

@@ -1,4 +1,4 @@
-"""The torch that is installed: its build, its threads, its OpenMP runtime."""
+"""The torch that is installed: its build, its threads, its OpenMP runtime, what it connects processes with."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from specserve_workbench.doctor.case import Case
 
 OPENMP_LIBRARY = re.compile(r"(\S*/lib(?:gomp|iomp5|omp)\b\S*)")
+RANKS = "tensor_parallel"
+"""The plugin that divides a model among processes."""
 SPIN_SETTINGS = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "KMP_BLOCKTIME")
 
 
 def torch_rows(case: Case) -> list[Row]:
-    return rows_of(case, build, threads, openmp)
+    return rows_of(case, build, threads, openmp, collectives)
 
 
 def build(case: Case) -> Iterator[Row]:
@@ -60,3 +62,20 @@ def openmp(case: Case) -> Iterator[Row]:
         yield Row("openmp", "note", found, "torch's wheels use OpenMP; other backends are not tested")
     else:
         yield Row("openmp", "ok", found)
+
+
+def collectives(case: Case) -> Iterator[Row]:
+    """Of torch.distributed: on CUDA devices the plugin imports gloo, too."""
+    with needed("torch cannot be imported"):
+        import torch.distributed
+    has_gloo = torch.distributed.is_available() and torch.distributed.is_gloo_available()
+    has_nccl = torch.distributed.is_available() and torch.distributed.is_nccl_available()
+    found = " and ".join(name for name, is_there in (("gloo", has_gloo), ("NCCL", has_nccl)) if is_there) or "none"
+    lacking = "gloo" if not has_gloo else "NCCL" if case.engine.device == "cuda" and not has_nccl else ""
+    if not lacking:
+        yield Row("collectives", "ok", found)
+    elif RANKS in case.engine.plugins:
+        advice = f"install a build of torch that has it, or remove --tensor-parallel and --plugin {RANKS}"
+        yield Row("collectives", "failed", f"{found}; {RANKS} needs {lacking}", advice)
+    else:
+        yield Row("collectives", "note", f"{found}; needed only to divide a model among processes: {RANKS}")
