@@ -47,7 +47,7 @@ def those_that_died(tables, form, model, first, count):
     return json.loads(said)
 
 
-@pytest.mark.parametrize(("form", "processes"), trials(both_forms.FORMS, 25, 200))
+@pytest.mark.parametrize(("form", "processes"), trials(both_forms.FORMS, 18, 200))
 def test_eight_threads_that_prepare_first_requests_end_no_process(model, form, processes):
     assert those_that_died("tables", form, model, 1000 * processes, processes) == []
 
@@ -57,7 +57,7 @@ def test_nor_do_they_where_nothing_was_imported_before(model, form, seed):
     assert run_fresh("-m", "cold_start.first_threads", form, model, seed) == (0, "", "")
 
 
-@pytest.mark.parametrize("form", both_forms.FORMS)
+@pytest.mark.parametrize("form", ["direct", pytest.param("socket", marks=pytest.mark.sweep)])
 def test_without_the_tables_of_structs_one_of_twenty_such_processes_dies(model, form):
     """The trial above finds what it is made for."""
     died = those_that_died("no-tables", form, model, 0, 20)
@@ -70,7 +70,7 @@ def test_engines_that_start_at_once_in_a_fresh_process_answer_the_same(model, pr
         assert run_fresh("-m", "cold_start.first_engines", model) == (0, "", "")
 
 
-@pytest.mark.parametrize(("form", "servers"), trials(FORMS, 3, 20))
+@pytest.mark.parametrize(("form", "servers"), trials(FORMS, 2, 20))
 def test_fresh_servers_on_busy_cores_answer_all_first_requests(model, tmp_path, form, servers):
     logs = [tmp_path / f"log-{i}" for i in range(servers)]
     with busy_cores(), ThreadPoolExecutor(2) as pairs:
