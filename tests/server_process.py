@@ -95,6 +95,11 @@ class ServerProcess:
         """One or none."""
         return self.descendants_with("specserve_server.engine_process")
 
+    @property
+    def http_pids(self) -> set[int]:
+        """Of the processes that listen: the server's first one, and further ones."""
+        return {self.process.pid, *self.descendants_with("specserve_server.http_process")}
+
     def descendants_with(self, words: str) -> list[int]:
         """The processes below it whose command lines have these words."""
         return [pid for pid in descendants(self.process.pid) if words in command_line(pid)]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from servers_with_plugins import server_with_plugins
 
 from server_process import ServerProcess, serve_command, stopped_well
 from specserve_workbench.testing.toy import write_checkpoint
@@ -32,12 +33,6 @@ def start_server(tmp_path: Path) -> Iterator[Callable[..., ServerProcess]]:
     yield start
     for server in servers:
         server.close()
-
-
-def server_with_plugins(model: Path, folder: Path, form: str) -> ServerProcess:
-    """With n-gram drafts, adapters of the folder and structured output."""
-    plugins = ("--plugin", "ngram", "--plugin", "lora", "--plugin", "grammar", "--set", f"lora.root={folder}")
-    return ServerProcess(serve_command(model, "--threads", "1", *plugins, form), folder / "server.log")
 
 
 @pytest.fixture(scope="module")

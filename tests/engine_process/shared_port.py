@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from server_processes import PATIENCE
+from process_table import PATIENCE
 
 if TYPE_CHECKING:
     import socket
     import ssl
     from collections.abc import Iterator, Mapping
 
-    from server_processes import Server
+    from server_process import ServerProcess
 
 ESTABLISHED = "01"
 NO_HEADERS: Mapping[str, str] = {}
@@ -49,7 +49,7 @@ def owner_of(connection: socket.socket, pids: set[int]) -> int:
 
 @contextmanager
 def one_connection_each(
-    server: Server, tls: ssl.SSLContext | None = None, headers: Mapping[str, str] = NO_HEADERS
+    server: ServerProcess, tls: ssl.SSLContext | None = None, headers: Mapping[str, str] = NO_HEADERS
 ) -> Iterator[dict[int, HTTPConnection]]:
     """By process, the server's first one first. The system divides connections by a hash of their ports; each stays
     with its process until it is closed. `headers`: of the request that finds out."""
@@ -70,7 +70,7 @@ def one_connection_each(
             connection.close()
 
 
-def connected(server: Server, tls: ssl.SSLContext | None, headers: Mapping[str, str]) -> HTTPConnection:
+def connected(server: ServerProcess, tls: ssl.SSLContext | None, headers: Mapping[str, str]) -> HTTPConnection:
     """One that has an answer."""
     url = urlsplit(server.url)
     assert url.hostname is not None

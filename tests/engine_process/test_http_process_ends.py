@@ -14,18 +14,19 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 from certificates import make_certificate
-from server_processes import is_running, wait_until_gone
 from shared_port import one_connection_each
 from test_deaths import ENDLESS
+
+from process_table import is_running, wait_until_gone
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from http.client import HTTPConnection, HTTPResponse
     from pathlib import Path
 
-    from server_processes import Server
+    from server_process import ServerProcess
 
-    Start = Callable[..., Server]
+    Start = Callable[..., ServerProcess]
 
 
 def begin(connection: HTTPConnection, body: dict[str, Any], path: str = "/v1/completions") -> HTTPResponse:
@@ -50,7 +51,7 @@ def last_event(text: str) -> dict[str, Any]:
     return event
 
 
-async def until_load(server: Server, count: int) -> None:
+async def until_load(server: ServerProcess, count: int) -> None:
     """As any of its processes tells it."""
     async with asyncio.timeout(60):
         while True:
@@ -80,7 +81,7 @@ async def test_a_killed_process_costs_only_its_own_streams_and_another_one_start
         assert "was ended by SIGKILL" in line
         assert "another one is started" in line
         async with asyncio.timeout(60):
-            while not server.children("http_process"):
+            while server.http_pids == {first}:
                 await asyncio.sleep(0.05)
         with one_connection_each(server) as found_later:
             later = begin(list(found_later.values())[1], ENDLESS)
@@ -118,8 +119,7 @@ async def test_a_first_process_that_is_killed_leaves_none(start_server: Start, l
             with pytest.raises((ConnectionResetError, IncompleteRead)):
                 rest_of(stream)
     server.wait()
-    for pid in pids:
-        wait_until_gone(pid)
+    wait_until_gone(pids)
 
 
 async def test_new_keys_and_certificates_reach_all_processes_and_draining_loses_nothing(

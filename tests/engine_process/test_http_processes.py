@@ -7,11 +7,12 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from server_processes import running
+from servers_with_plugins import server_with_plugins
 from shared_port import one_connection_each
 from test_same_answers import BODIES, PROMPT, stable
 from toy_adapters import write_adapter
 
+from server_process import stopped_well
 from specserve.errors import ConfigError
 from specserve_server.app.middlewares.ended_requests import CLIENT_LEFT
 from specserve_server.config import ServerConfig
@@ -21,26 +22,20 @@ if TYPE_CHECKING:
     from http.client import HTTPConnection
     from pathlib import Path
 
-    from server_processes import Server
+    from server_process import ServerProcess
 
 NUM_PROCESSES = 3
 
 
 @pytest.fixture(scope="module")
-def server(toy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(toy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     flags = ("--http-processes", str(NUM_PROCESSES), "--access-log", "json")
-    with running(toy_model, tmp_path_factory.mktemp("several"), *flags) as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def one_process(toy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with running(toy_model, tmp_path_factory.mktemp("one"), "--no-engine-process") as started:
+    with stopped_well(server_with_plugins(toy_model, tmp_path_factory.mktemp("several"), *flags)) as started:
         yield started
 
 
 @pytest.fixture
-def connections(server: Server) -> Iterator[list[HTTPConnection]]:
+def connections(server: ServerProcess) -> Iterator[list[HTTPConnection]]:
     """One to each process, the first one first."""
     with one_connection_each(server) as found:
         yield list(found.values())
@@ -67,7 +62,7 @@ def asked(connection: HTTPConnection, method: str, path: str, body: Any = None) 
 
 
 @pytest.fixture(scope="module")
-def expected(one_process: Server) -> dict[str, tuple[int, Any]]:
+def expected(one_process: ServerProcess) -> dict[str, tuple[int, Any]]:
     with one_connection_each(one_process) as found:
         (connection,) = found.values()
         return {name: asked(connection, "POST", path, body) for name, (path, body) in BODIES.items()}
@@ -127,7 +122,7 @@ def test_a_response_that_one_process_generated_is_found_by_all(connections: list
 
 
 def test_an_adapter_that_one_process_loaded_is_served_by_all(
-    server: Server, connections: list[HTTPConnection], toy_model: Path
+    server: ServerProcess, connections: list[HTTPConnection], toy_model: Path
 ) -> None:
     write_adapter(server.log.parent / "tuned", toy_model, seed=3, size=0.6)
     load = {"lora_name": "tuned", "lora_path": "tuned"}
@@ -180,7 +175,7 @@ def test_every_answer_is_counted_once(connections: list[HTTPConnection]) -> None
 
 
 def test_the_access_log_has_a_line_for_each_request_with_its_client(
-    server: Server, connections: list[HTTPConnection]
+    server: ServerProcess, connections: list[HTTPConnection]
 ) -> None:
     for i, connection in enumerate(connections):
         for path in ("/v1/responses", "/tokenize"):
@@ -195,7 +190,7 @@ def test_the_access_log_has_a_line_for_each_request_with_its_client(
     assert all(line["completion_tokens"] > 0 for line in lines if "responses" in line["path"])
 
 
-def leave(server: Server, attempt: int) -> list[int]:
+def leave(server: ServerProcess, attempt: int) -> list[int]:
     """Begin a response in every process and leave. The statuses that are logged."""
     with one_connection_each(server) as found:
         for i, connection in enumerate(found.values()):
@@ -213,13 +208,13 @@ def leave(server: Server, attempt: int) -> list[int]:
         time.sleep(0.01)
 
 
-def test_a_client_that_leaves_a_response_is_noticed_wherever_it_came(server: Server) -> None:
+def test_a_client_that_leaves_a_response_is_noticed_wherever_it_came(server: ServerProcess) -> None:
     """A response may happen to be complete before its client has left, but not each time."""
     assert [CLIENT_LEFT] * NUM_PROCESSES in (leave(server, attempt) for attempt in range(10))
 
 
 def test_a_port_that_several_processes_share_is_not_joined_by_another_server(
-    server: Server, start_server: Callable[..., Server], toy_model: Path
+    server: ServerProcess, start_server: Callable[..., ServerProcess], toy_model: Path
 ) -> None:
     port = server.url.rpartition(":")[2]
     second = start_server(toy_model, "--http-processes", "2", "--port", port)
