@@ -1,9 +1,9 @@
 """What HTTP streaming costs: 32 clients of a server against the same 32 requests in the engine alone.
 
 With the demo model, and with one of 135 M parameters where `make build/smollm2/config.json` has made it. Once with the
-engine in the server's process, once with it in a process of its own. Servers, clients and the engine alone are
-processes; servers and clients are idle while the engine alone runs, and the other way round. Rounds alternate. Output
-throughput from the first request sent to the last token.
+engine in the server's process, once with it in a process of its own, once with fewer events. Servers, clients and the
+engine alone are processes; servers and clients are idle while the engine alone runs, and the other way round. Rounds
+alternate. Output throughput from the first request sent to the last token.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 TARGET = 5.0
 """Per cent."""
+INTERVAL = 8
+FEWER = f"one process, {INTERVAL} tokens an event"
 
 
 class Load(NamedTuple):
@@ -67,7 +69,7 @@ def run(options: Options) -> Result:
                 " %",
             )
             for load in loads
-            for form in ("one process", "engine process")
+            for form in ("one process", "engine process", FEWER)
         ],
         notes=[
             f"{options.threads} threads; clients share the cores with the server.",
@@ -86,11 +88,17 @@ def measured(load: Load, options: Options) -> dict[str, list[float]]:
     ]
     bodies = [completion_body(one.prompt_token_ids, load.num_tokens, 0) for one in requests]
     flags = (load.model, "--threads", str(options.threads), *SERVE_FLAGS)
-    with server(*flags, "--no-engine-process") as one, server(*flags, "--engine-process") as two:
+    merged = ("--stream-interval", str(INTERVAL))
+    with (
+        server(*flags, "--no-engine-process") as one,
+        server(*flags, "--engine-process") as two,
+        server(*flags, "--no-engine-process", *merged) as fewer,
+    ):
         variants = {
             f"{load.name}: engine alone": lambda: throughput_in_a_thread(assembled.engine, requests),
             f"{load.name}: HTTP streams, one process": lambda: streaming_throughput(one.url, bodies),
             f"{load.name}: HTTP streams, engine process": lambda: streaming_throughput(two.url, bodies),
+            f"{load.name}: HTTP streams, {FEWER}": lambda: streaming_throughput(fewer.url, bodies),
         }
         return alternate(variants, options.rounds(5, 1), warmup=0 if options.quick else 1)
 

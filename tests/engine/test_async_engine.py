@@ -88,6 +88,20 @@ async def test_a_mailbox_merges_what_was_not_read():
     assert (await box.take()).tokens == (4,)
 
 
+@pytest.mark.parametrize("interval", [1, 4])
+async def test_outputs_of_an_interval_come_together_behind_the_first(toy_model, interval):
+    request = toy_request("r", range(1, 20), max_tokens=22, ignore_eos=True, logprobs=1)
+    expected = run(toy_model, [request]).outputs["r"]
+    async with started(toy_model, stream_interval=interval) as engine, asyncio.timeout(SECONDS):
+        outputs = [output async for output in engine.submit(request)]
+    sizes = [len(output.tokens) for output in outputs]
+    assert merged(outputs) == merged(expected.steps)
+    assert sizes[0] == 1
+    if interval == 4:
+        assert min(sizes[1:-1]) >= 4
+        assert len(sizes) <= 7
+
+
 async def test_an_answer_that_is_complete_survives_the_death_of_the_engine():
     box = Mailbox()
     box.put(RequestOutput("r", (1,), "stop"))

@@ -43,6 +43,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     max_model_len: Annotated[int | None, AtLeast(1), Unset("the model's own, at most 32768")] = None
     """Context length; None: the model's own, at most 32768."""
     max_waiting: Annotated[int, AtLeast(1)] = 1024
+    stream_interval: Annotated[int, AtLeast(1)] = 1
+    """A request's first tokens reach its reader at once, later ones when they are so many or the last."""
     block_size: Annotated[int, OneOf(BLOCK_SIZES)] = 16
     kv_memory: Annotated[str | None, BYTES, Unset(CACHE_DEFAULT)] = None
     """Bytes for the KV cache, with K, M or G; None: what max_num_seqs full contexts need, at most a quarter of

@@ -142,6 +142,7 @@ class AsyncEngine:
             raise self.engine.queue_full()
         if request.request_id in self.mailboxes:
             raise RequestError(f"a request with id {request.request_id!r} is running already.", param="request_id")
+        mailbox.interval = self.config.stream_interval
         self.mailboxes[request.request_id] = mailbox
         self.thread.add(request, mailbox)
 

@@ -28,7 +28,8 @@ ENGINE_FIELDS = tuple(name for name in EngineConfig.__struct_fields__ if name no
 SWITCHES = ("prefix_cache", "chunked_prefill")
 OPT_INS = ("graph_warm_up",)
 COUNTS = (
-    *("threads", "max_num_seqs", "max_num_batched_tokens", "max_model_len", "max_waiting", "block_size"),
+    *("threads", "max_num_seqs", "max_num_batched_tokens", "max_model_len", "max_waiting", "stream_interval"),
+    "block_size",
     *("max_draft_tokens", "draft_tokens", "max_draft_batch"),
     *("draft_fault_limit", "fault_limit", "max_logprobs", "seed"),
 )
@@ -41,6 +42,7 @@ HELP = {
     "max_num_batched_tokens": "maximum number of tokens per step",
     "max_model_len": "context length in tokens",
     "max_waiting": "maximum number of waiting requests; more are answered 429",
+    "stream_interval": "tokens of an event of a stream, behind the first; fewer events cost less",
     "block_size": "tokens per KV block",
     "kv_memory": "bytes for the KV cache, such as 512M or 2G",
     "max_draft_tokens": "maximum number of draft tokens per request and step",

@@ -39,11 +39,13 @@ class Outbox(Mailbox):
         super().__init__()
         self.stream, self.request_id, self.send_soon = stream, request_id, send_soon
 
-    def put(self, content: RequestOutput | SpecserveError) -> None:
+    def put(self, content: RequestOutput | SpecserveError) -> bool:
         if isinstance(content, RequestOutput) and content.error is not None:
             content = msgspec.structs.replace(content, error=encodable(content.error))
-        super().put(content)
-        self.send_soon(self)
+        is_due = super().put(content)
+        if is_due:
+            self.send_soon(self)
+        return is_due
 
 
 class EngineHost:
