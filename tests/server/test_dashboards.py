@@ -102,16 +102,20 @@ def test_the_infos_tell_the_cache_and_the_drafter(server: LiveServer) -> None:
     assert found.value("specserve_draft_tokens_total", drafter="ngram") > 0
 
 
+UNFINISHED = ("vllm:num_requests_running", "vllm:num_requests_waiting")
+
+
 def test_adapters_are_shown_while_requests_run_or_wait_under_them(server: LiveServer) -> None:
     max_num_seqs = DEFAULTS["max_num_seqs"]
 
     async def shown() -> tuple[Scrape, Scrape]:
         body = {"prompt": "a", "n": max_num_seqs + 1, "max_tokens": 400, "ignore_eos": True, "model": ADAPTER}
+        both = f'running_lora_adapters="{ADAPTER}",waiting_lora_adapters="{ADAPTER}"'
         request = asyncio.create_task(complete(server, body))
-        while 'waiting_lora_adapters="tuned"' not in (during := await scrape(server.client)).text:
+        while both not in (during := await scrape(server.client)).text:
             await asyncio.sleep(0.001)
         request.cancel()
-        while (after := await scrape(server.client)).value("vllm:num_requests_running") > 0:
+        while sum(map((after := await scrape(server.client)).value, UNFINISHED)):
             await asyncio.sleep(0.001)
         return during, after
 
