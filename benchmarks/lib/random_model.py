@@ -10,8 +10,8 @@ from unittest.mock import patch
 
 import torch
 
-from specserve.models.loader import expected_shapes
 from specserve.models.read_config import read_config
+from specserve.models.tensor_names import expected_shapes
 from specserve.models.weight_format import ALL_ROWS, StoredTensor, WeightSource
 from specserve_workbench.testing.toy_tokenizer import EOS_ID, write_tokenizer
 

@@ -79,9 +79,8 @@ def compile_the_other_kernels():
             {"BLOCK": 128},
             num_warps=1,
         )
-        ptx = compiled(
-            cuda.silu_and_multiply_kernel, {"gate_up": p, "out": p}, ("size",), {"BLOCK": cuda.SILU_BLOCK}, num_warps=4
-        )
+        for kernel in (cuda.silu_and_multiply_kernel, cuda.gelu_and_multiply_kernel):
+            ptx = compiled(kernel, {"gate_up": p, "out": p}, ("size",), {"BLOCK": cuda.SILU_BLOCK}, num_warps=4)
         assert kind != "bf16" or re.search(r"cvt\.rn\.bf16x?2?\.f32", ptx), "rounds to nearest"
 
 

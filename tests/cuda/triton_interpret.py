@@ -69,6 +69,7 @@ def interpret_a_row_does_not_depend_on_the_row_count_or_its_place():
         lambda rows: ours.rms_norm(x[rows], gain, 1e-5),
         lambda rows: ours.rotary(heads[rows], cos[rows], sin[rows]),
         lambda rows: ours.silu_and_multiply(x[rows]),
+        lambda rows: ours.gelu_and_multiply(x[rows]),
     )
     for function in functions:
         whole = function(slice(None))
@@ -83,6 +84,8 @@ def interpret_norm_equals_the_torch_reference():
         for shape in ((7, 96), (3, 5, 64), (1, 1, 20)):
             x, gain = 3 * torch.randn(shape).to(dtype), torch.randn(shape[-1]).to(dtype)
             close(ours.rms_norm(x, gain, 1e-5), reference.rms_norm(x, gain, 1e-5), roundings=2)
+            wide = gain.float() + 1
+            close(ours.rms_norm(x, wide, 1e-5), reference.rms_norm(x, wide, 1e-5), roundings=1)
     views = torch.randn(4, 6, 32).split_with_sizes((4, 2), 1)
     close(ours.rms_norm(views[1], torch.ones(32), 1e-6), reference.rms_norm(views[1], torch.ones(32), 1e-6))
     large = torch.full((2, 64), 60000.0, dtype=torch.float16)
@@ -106,6 +109,7 @@ def interpret_activation_equals_the_torch_reference():
         for size in (48, 1024, 1300):
             x = torch.randn(3, 2 * size).to(dtype)
             close(ours.silu_and_multiply(x), reference.silu_and_multiply(x), roundings=2)
+            close(ours.gelu_and_multiply(x), reference.gelu_and_multiply(x), roundings=2)
 
 
 def interpret_segments_get_what_their_adapters_add():

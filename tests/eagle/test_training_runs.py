@@ -128,7 +128,7 @@ def test_a_target_agrees_with_itself(target):
     model.norm.weight.copy_(own.final_norm)
     for mine, theirs in zip(model.layers, own.layers, strict=True):
         mine.input_layernorm.weight.copy_(theirs.input_norm)
-        mine.post_attention_layernorm.weight.copy_(theirs.post_attention_norm)
+        mine.post_attention_layernorm.weight.copy_(theirs.mlp_norm)
         parts = {"self_attn": theirs.qkv_proj, "mlp": theirs.gate_up_proj}
         for block, joined in parts.items():
             for name, rows in joined.parts.items():

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from safetensors.torch import save_file
 
-from specserve.models.loader import expected_shapes
 from specserve.models.read_config import read_config
+from specserve.models.tensor_names import expected_shapes
 
 if TYPE_CHECKING:
     from pathlib import Path

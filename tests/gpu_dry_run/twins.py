@@ -83,6 +83,11 @@ def silu_and_multiply_kernel(a):
     a["out"].view(len(gate_up), -1).copy_(in_tiles(ROWS, TORCH.silu_and_multiply, gate_up))
 
 
+def gelu_and_multiply_kernel(a):
+    gate_up = a["gate_up"].view(-1, 2 * a["size"])
+    a["out"].view(len(gate_up), -1).copy_(in_tiles(ROWS, TORCH.gelu_and_multiply, gate_up))
+
+
 # --- adapters -------------------------------------------------------------------------------------------------
 
 

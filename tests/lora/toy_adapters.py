@@ -9,8 +9,8 @@ import msgspec
 import torch
 from safetensors.torch import save_file
 
-from specserve.models.loader import expected_shapes
 from specserve.models.read_config import read_config
+from specserve.models.tensor_names import expected_shapes
 from specserve_workbench.testing.engines import make_engine
 
 if TYPE_CHECKING:

@@ -30,10 +30,10 @@ def forward(model: DecoderModel, token_ids: Sequence[int]) -> Tensor:
     ids = torch.tensor([*token_ids, *[0] * (num_rows - len(token_ids))])
     positions = torch.arange(num_rows).clamp(max=model.max_model_len - 1)
     tiles = [slice(start, start + TILE) for start in range(0, num_rows, TILE)]
-    rotations = [model.rotation(positions[tile]) for tile in tiles]
+    rotations = [model.rotations(positions[tile]) for tile in tiles]
     x = torch.cat([model.embed(ids[tile]) for tile in tiles])
     for layer in range(model.num_layers):
-        pieces = [model.attention_input(layer, x[t], r, t) for t, r in zip(tiles, rotations, strict=True)]
+        pieces = [model.attention_input(layer, x[t], r[layer], t) for t, r in zip(tiles, rotations, strict=True)]
         q, k, v = (torch.cat(parts) for parts in zip(*pieces, strict=True))
         attn = attention(model, q, k, v, model.sliding_windows[layer])
         x = torch.cat([model.attention_output(layer, x[t], attn[t], t) for t in tiles])

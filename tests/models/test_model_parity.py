@@ -50,8 +50,33 @@ CASES = {
         "layer_types": ["sliding_attention", "full_attention"],
     },
 }
-
-
+CASES |= {
+    "gemma3_text": {},
+    "gemma3_text-wide-heads": {"head_dim": 64, "num_key_value_heads": 1, "final_logit_softcapping": 3.0},
+    "gemma3_text-untied": {"tie_word_embeddings": False, "sliding_window": 7, "rms_norm_eps": 1e-6},
+    "gemma3_text-by-pattern": {"layer_types": None, "sliding_window_pattern": 2, "num_hidden_layers": 4},
+    "gemma3_text-scaled": {"rope_scaling": {"rope_type": "linear", "factor": 8.0}, "rope_local_base_freq": 5000.0},
+    "gemma3_text-new-spelling": {
+        "rope_theta": None,
+        "rope_parameters": {
+            "full_attention": {"rope_type": "default", "rope_theta": 1e6},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+        },
+    },
+    "granite": {},
+    "granite-biases-tied": {"attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True},
+    "olmo2": {},
+    "olmo2-one-kv-head": {"num_key_value_heads": 1, "attention_bias": True},
+    "olmo3": {},
+    "olmo3-scaled": {"rope_scaling": YARN | {"rope_type": "yarn"}, "sliding_window": 16},
+    "olmo3-by-default": {"layer_types": None, "num_hidden_layers": 4},
+    "phi3": {},
+    "phi3-window": {"sliding_window": 24, "num_key_value_heads": 4},
+    "phi3-part-tied": {"partial_rotary_factor": 0.5, "tie_word_embeddings": True},
+    "smollm3": {},
+    "smollm3-by-interval": {"no_rope_layers": None, "no_rope_layer_interval": 2, "num_hidden_layers": 4},
+    "smollm3-window": {"use_sliding_window": True, "sliding_window": 16, "attention_bias": True},
+}
 CASES |= {f"{family.get('architecture', 'llama')}-{name}": family for name, family in FAMILIES.items()}
 
 
@@ -72,6 +97,7 @@ def test_logits_and_greedy_tokens_are_those_of_transformers(tmp_path, case):
     assert len(text[len(PROMPT) :].unique()) > 8, "the toy's text has collapsed: it would hide mistakes"
 
 
+NEWER = ("gemma3_text", "granite", "olmo2", "olmo3", "phi3", "smollm3")
 PART = {"partial_rotary_factor": 0.5}
 
 
@@ -110,7 +136,7 @@ def test_longrope_is_that_of_transformers_on_its_side_of_the_boundary(tmp_path, 
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-@pytest.mark.parametrize("architecture", ["llama", "mistral", "qwen2", "qwen3"])
+@pytest.mark.parametrize("architecture", ["llama", "mistral", "qwen2", "qwen3", *NEWER])
 def test_half_precision_stays_as_near_to_float32_as_transformers_does(tmp_path, architecture, dtype):
     path = write_checkpoint(tmp_path, architecture=architecture, dtype=dtype)
     model = load(path)
@@ -131,7 +157,7 @@ def test_the_pieces_leave_their_inputs_alone(tmp_path):
     model = load(write_checkpoint(tmp_path))
     x, rows = torch.randn(32, model.hidden_size), slice(0, 32)
     attn, kept = torch.randn(32, model.num_heads, model.head_dim), x.clone()
-    model.attention_input(0, x, model.rotation(torch.arange(32)), rows)
+    model.attention_input(0, x, model.rotations(torch.arange(32))[0], rows)
     model.attention_output(0, x, attn, rows)
     model.head(x)
     assert torch.equal(x, kept)

@@ -8,8 +8,8 @@ from rank_engines import NAME, rank_options
 
 from specserve.config import EngineConfig
 from specserve.errors import ConfigError, PluginError
-from specserve.models.loader import expected_shapes
 from specserve.models.read_config import read_config
+from specserve.models.tensor_names import expected_shapes
 from specserve.plugins.host import PluginHost
 from specserve_tensor_parallel.leading import environments, share_of
 from specserve_tensor_parallel.shares import Shares, share
@@ -31,6 +31,12 @@ def test_key_heads_that_cannot_be_shared_evenly_are_refused(tmp_path):
     model = write_checkpoint(tmp_path / "model", num_attention_heads=6, num_key_value_heads=2)
     with pytest.raises(ConfigError, match=r"share them evenly; this model has 2; got 3. .*this model allows 2, 6"):
         make_engine(model, **rank_options(3))
+
+
+def test_a_norm_of_all_heads_is_not_divided(tmp_path):
+    model = write_checkpoint(tmp_path / "model", architecture="olmo2")
+    with pytest.raises(ConfigError, match=r"norms the queries of all heads together; got 2\..*allows none but 1"):
+        make_engine(model, **rank_options(2))
 
 
 def test_fewer_columns_than_ranks_are_refused(tmp_path):

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from fuzz.plans import EnginePlan, ModelPlan
 
 PUBLISHING, TWO_RANKS = 0.3, 0.03
+NORMS_OF_ALL_HEADS = ("olmo2", "olmo3")
+"""Families that ranks cannot divide."""
 
 
 def deployed(rng: random.Random, model: ModelPlan, engine: EnginePlan) -> EnginePlan:
@@ -28,7 +30,7 @@ def deployed(rng: random.Random, model: ModelPlan, engine: EnginePlan) -> Engine
 def may_be_divided(model: ModelPlan, engine: EnginePlan) -> bool:
     """Whether each of two ranks has as many heads. A draft model is rank 0's alone, and the sizes of caches here are
     those of engines whose ranks have the same."""
-    if model.is_demo or "eagle" in engine.drafters:
+    if model.is_demo or model.family in NORMS_OF_ALL_HEADS or "eagle" in engine.drafters:
         return False
     config: dict[str, Any] = model.config
     keys = config["num_key_value_heads"]

@@ -12,7 +12,10 @@ from specserve_workbench.testing.toy_tokenizer import EOS_ID
 if TYPE_CHECKING:
     import random
 
-FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+FAMILIES = (
+    *("llama", "mistral", "qwen2", "qwen3"),
+    *("gemma3_text", "granite", "olmo2", "olmo3", "phi3", "smollm3"),
+)
 DTYPES = ("float32", "bfloat16", "float16")
 MOST_HEAD_WIDTH = 640
 
@@ -25,7 +28,7 @@ def draw_model(rng: random.Random) -> ModelPlan:
     if family == "llama" and rng.random() < 0.3:
         config["mlp_bias"] = True
     config |= draw_windows(rng, family, config["num_hidden_layers"])
-    config |= draw_rope(rng, config["head_dim"], config["max_position_embeddings"])
+    config |= draw_rope(rng, family, config["head_dim"], config["max_position_embeddings"])
     dtype = rng.choice(("float32", "float32", "bfloat16", "bfloat16", "float16"))
     return ModelPlan(
         family=family,

@@ -10,24 +10,37 @@ if TYPE_CHECKING:
 ROPES = ("default", "linear", "dynamic", "llama3", "yarn", "longrope")
 
 
+KINDS = ("sliding_attention", "full_attention")
+WITHOUT_WINDOWS = ("llama", "granite", "olmo2")
+WITH_ROTATIONS_BY_KIND = ("gemma3_text", "olmo3")
+
+
 def draw_windows(rng: random.Random, family: str, num_layers: int) -> dict[str, Any]:
-    """Keys of config.json; llama has no windows."""
+    """Keys of config.json for windows, and for layers that rotate nothing."""
     window = rng.choice((1, 2, 5, 16, 17, 33, 64, 100, 130))
-    if family == "mistral":
-        return {"sliding_window": rng.choice((window, window, None))}
-    if family == "llama" or rng.random() < 0.5:
+    kinds = {"layer_types": [rng.choice(KINDS) for _ in range(num_layers)]}
+    if family in WITHOUT_WINDOWS:
         return {}
-    config = {"use_sliding_window": True, "sliding_window": window}
+    if family in ("mistral", "phi3"):
+        return {"sliding_window": rng.choice((window, window, None))}
+    if family in WITH_ROTATIONS_BY_KIND:
+        return {"sliding_window": window, **kinds}
+    config: dict[str, Any] = {}
+    if family == "smollm3":
+        config["no_rope_layers"] = [rng.randrange(2) for _ in range(num_layers)]
     if rng.random() < 0.5:
+        return config
+    config |= {"use_sliding_window": True, "sliding_window": window}
+    if family != "smollm3" and rng.random() < 0.5:
         return config | {"max_window_layers": rng.randrange(num_layers + 1)}
-    return config | {"layer_types": [rng.choice(("sliding_attention", "full_attention")) for _ in range(num_layers)]}
+    return config | kinds
 
 
-def draw_rope(rng: random.Random, head_dim: int, longest: int) -> dict[str, Any]:
+def draw_rope(rng: random.Random, family: str, head_dim: int, longest: int) -> dict[str, Any]:
     config: dict[str, Any] = {"rope_theta": rng.choice((100.0, 10000.0, 500000.0))}
     kind = rng.choice(("default", *ROPES))
-    if kind == "default" and rng.random() < 0.2:
-        config["partial_rotary_factor"] = 0.5  # without effect in these families
+    if kind == "default" and rng.random() < 0.2 and (family != "phi3" or head_dim % 4 == 0):
+        config["partial_rotary_factor"] = 0.5  # of effect in phi3 alone
     if kind != "default" and head_dim > 2:
         table = {"rope_type": kind, "factor": rng.choice((1.5, 2.0, 4.0))}
         config["rope_scaling"] = table | more_of(kind, head_dim // 2, longest)

@@ -2,8 +2,8 @@
 
 from specserve.inference import inference
 from specserve.kernels.torch_kernels import TorchKernels
-from specserve.models.config import ModelConfig
-from specserve.models.decoder import DecoderLayer, DecoderModel, DecoderWeights
+from specserve.models.config import ModelConfig, Multipliers
+from specserve.models.decoder import DecoderLayer, DecoderModel, DecoderWeights, Rotation
 from specserve.models.draft_head import DraftHead, TargetNorm
 from specserve.models.family import LayerTraits, ModelFamily, StoredAs
 from specserve.models.lowrank_delta import LowRankDelta
@@ -42,11 +42,13 @@ __all__ = [
     "ModelConfig",
     "ModelFamily",
     "ModelPart",
+    "Multipliers",
     "Projection",
     "QuantMethod",
     "QuantisedWeight",
     "RopeConfig",
     "RotaryTable",
+    "Rotation",
     "StoredAs",
     "StoredTensor",
     "TargetNorm",

@@ -24,7 +24,7 @@ class GuardedFamily(ModelFamily):
         self.family, self.asked = family, Asked(owner, f"family {family.name}", ModelFamily)
         self.name, self.architectures = family.name, tuple(family.architectures)
         self.absent, self.reads, self.activations = family.absent, family.reads, family.activations
-        self.rotates_parts, self.toy = family.rotates_parts, family.toy
+        self.activation_key, self.rotates_parts, self.toy = family.activation_key, family.rotates_parts, family.toy
         self.decoder = partial(self.asked.answer, "its decoder", is_decoder, family.decoder)
 
     def traits(self, raw: RawJson) -> LayerTraits:
@@ -35,6 +35,17 @@ class GuardedFamily(ModelFamily):
             return isinstance(answer, tuple) and len(answer) == num_layers and all(map(is_window, answer))
 
         return self.asked.answer("sliding_windows", is_right, self.family.sliding_windows, raw, num_layers, where)
+
+    def main_rotation(self, raw: RawJson) -> RawJson:
+        return self.asked.answer("main_rotation", is_object, self.family.main_rotation, raw)
+
+    def rotations(self, raw: RawJson, num_layers: int, where: str) -> tuple[RawJson | None, ...]:
+        def is_right(answer: object) -> bool:
+            if not isinstance(answer, tuple) or len(answer) not in (0, num_layers):
+                return False
+            return all(each is None or is_object(each) for each in answer)
+
+        return self.asked.answer("rotations", is_right, self.family.rotations, raw, num_layers, where)
 
     def check(self, raw: RawJson, where: str) -> None:
         self.asked.answer("check", lambda answer: answer is None, self.family.check, raw, where)
@@ -48,6 +59,10 @@ class GuardedFamily(ModelFamily):
 
 def is_decoder(answer: object) -> bool:
     return isinstance(answer, DecoderModel)
+
+
+def is_object(answer: object) -> bool:
+    return isinstance(answer, dict)
 
 
 def is_window(each: object) -> bool:

@@ -7,6 +7,7 @@ algorithm for another row count, and with it other last bits.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -59,6 +60,8 @@ class TorchKernels(KernelSet):
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         # torch's own weight argument multiplies before the rounding to x's dtype; checkpoints were trained with the
         # rounding first. Same bits as float, square, mean, rsqrt, multiply written out, in two calls.
+        if weight.dtype != x.dtype:
+            return torch.rms_norm(x.float(), weight.shape, None, eps).mul_(weight).to(x.dtype)
         return torch.rms_norm(x, weight.shape, None, eps).mul_(weight)
 
     def rotary(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -68,14 +71,10 @@ class TorchKernels(KernelSet):
         return rotated if size == x.shape[-1] else torch.cat((rotated, x[..., size:]), -1)
 
     def silu_and_multiply(self, gate_up: Tensor) -> Tensor:
-        size = gate_up.shape[-1] // 2
-        gate, up = gate_up[..., :size], gate_up[..., size:]
-        if gate.numel() <= SERIAL_ELEMENTS or gate.device.type != "cpu":
-            return F.silu(gate).mul_(up)
-        out = gate.contiguous()
-        for block in out.split_with_sizes(split_sizes(size, SERIAL_ELEMENTS // gate.shape[0]), -1):
-            F.silu(block, inplace=True)
-        return out.mul_(up)
+        return activate_and_multiply(gate_up, torch.ops.aten.silu.out)
+
+    def gelu_and_multiply(self, gate_up: Tensor) -> Tensor:
+        return activate_and_multiply(gate_up, partial(torch.ops.aten.gelu.out, approximate="tanh"))
 
     def pack_adapter(self, weights: AdapterWeights) -> AdapterWeights:
         return {
@@ -92,6 +91,19 @@ class TorchKernels(KernelSet):
 
     def fuse(self, model: DecoderModel, attention: AttentionBackend) -> None:
         """torch has no call for more than one of these."""
+
+
+def activate_and_multiply(gate_up: Tensor, activation: Callable[..., Tensor]) -> Tensor:
+    """activation: torch's, with a keyword `out`. In calls that are not split among threads."""
+    size = gate_up.shape[-1] // 2
+    gate, up = gate_up[..., :size], gate_up[..., size:]
+    out = torch.empty(gate.shape, dtype=gate.dtype, device=gate.device)
+    if gate.numel() <= SERIAL_ELEMENTS or gate.device.type != "cpu":
+        return activation(gate, out=out).mul_(up)
+    sizes = split_sizes(size, SERIAL_ELEMENTS // gate.shape[0])
+    for part, block in zip(gate.split_with_sizes(sizes, -1), out.split_with_sizes(sizes, -1), strict=True):
+        activation(part, out=block)
+    return out.mul_(up)
 
 
 def padded_inputs(x: Tensor) -> Tensor:

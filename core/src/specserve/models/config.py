@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -18,6 +18,26 @@ class GenerationDefaults(msgspec.Struct, frozen=True, kw_only=True):
     top_p: float | None = None
     min_p: float | None = None
     repetition_penalty: float | None = None
+
+
+NormPlaces = Literal["before", "around", "after"]
+"""Where a layer's norms are: before attention and before the MLP, behind them, or both."""
+Activation = Literal["silu", "gelu_tanh"]
+"""What the gate of an MLP goes through; `gelu_tanh` is GELU by its tanh approximation."""
+
+
+class Multipliers(msgspec.Struct, frozen=True, kw_only=True):
+    """Constants of the arithmetic; in a Llama they change nothing."""
+
+    embedding: float = 1.0
+    """Of every embedding; it is rounded to the model's dtype first."""
+    attention: float | None = None
+    """Of the scores; None: head_dim ** -0.5."""
+    residual: float = 1.0
+    """Of what attention and the MLP add."""
+    logits_divisor: float = 1.0
+    logit_cap: float | None = None
+    """Logits l become cap * tanh(l / cap)."""
 
 
 class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,8 +63,19 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     dtype: str
     """What the checkpoint says its weights are; float32 when it is silent."""
     rope: RopeConfig
+    """Of the layers that see every key."""
+    layer_ropes: tuple[RopeConfig | None, ...] = ()
+    """Per layer, None for no rotation; empty where all layers have `rope`."""
     sliding_windows: tuple[int | None, ...]
     """Per layer: how many keys a query sees, itself included; None for all."""
+    norm_places: NormPlaces = "before"
+    wide_norms: bool = False
+    """Norms are multiplied by their weights in float32 and rounded once. A Llama's are rounded before, too."""
+    norm_offset: float = 0.0
+    """What is added to the weights of norms as they are stored; only with `wide_norms`."""
+    qk_norm_of: Literal["head", "all heads"] = "head"
+    activation: Activation = "silu"
+    multipliers: Multipliers = Multipliers()
     generation: GenerationDefaults = GenerationDefaults()
     quantization: dict[str, Any] | None = None
     """How weights are stored where they are quantised: `quantization_config` of config.json."""
@@ -53,6 +84,22 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     unknown_fields: tuple[str, ...] = ()
     """Fields of config.json that are neither used nor known to change nothing."""
+
+    @property
+    def beyond_llama(self) -> frozenset[str]:
+        """What the layers and the head have that a Llama's have not: see `KernelSet.fuses`."""
+        m = self.multipliers
+        found = {
+            "output norms": self.norm_places != "before",
+            "float32 norms": self.wide_norms,
+            "norms of all heads": self.qk_norm and self.qk_norm_of == "all heads",
+            "rotations by layer": bool(self.layer_ropes),
+            self.activation: self.activation != "silu",
+            "residual multiplier": m.residual != 1.0,
+            "logits divisor": m.logits_divisor != 1.0,
+            "logit cap": m.logit_cap is not None,
+        }
+        return frozenset(name for name, there in found.items() if there)
 
     @property
     def rotary_dim(self) -> int:

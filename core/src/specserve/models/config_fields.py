@@ -13,6 +13,8 @@ from specserve.errors import ModelError
 from specserve.models.rope_config import RopeConfig
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from specserve.model_files import RawJson
     from specserve.models.family import ModelFamily
 
@@ -113,10 +115,17 @@ def unknown_fields(raw: RawJson, family: ModelFamily) -> tuple[str, ...]:
     """Names that no list has, those within the rotary settings included. A leading underscore is a private note."""
     known = KNOWN | ONLY.keys() | {*family.reads}
     unknown = [name for name in raw if name not in known and not name.startswith("_")]
-    rope = raw.get("rope_scaling") or raw.get("rope_parameters") or {}
     key = "rope_scaling" if raw.get("rope_scaling") else "rope_parameters"
-    inner = [f"{key}.{name}" for name in rope if name not in ROPE_KEYS] if isinstance(rope, dict) else []
-    return tuple(sorted([*unknown, *inner]))
+    return tuple(sorted([*unknown, *unknown_in_rope(raw.get(key), key)]))
+
+
+def unknown_in_rope(rope: object, path: str) -> Iterator[str]:
+    """rope: the settings of one rotation, or of one for each kind of layer."""
+    for name, value in rope.items() if isinstance(rope, dict) else ():
+        if isinstance(value, dict):
+            yield from unknown_in_rope(value, f"{path}.{name}")
+        elif name not in ROPE_KEYS:
+            yield f"{path}.{name}"
 
 
 def values(allowed: tuple[object, ...]) -> str:

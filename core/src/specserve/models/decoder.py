@@ -16,7 +16,7 @@ from specserve.models.part import WHOLE_MODEL, ModelPart
 from specserve.models.projection import Projection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from torch import Tensor
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Rotation(NamedTuple):
-    """cos, sin: [T, 1, rotary_dim] float32, one row per position of a tile; the same for every layer."""
+    """cos, sin: [T, 1, rotary_dim] float32, one row per position of a tile."""
 
     cos: Tensor
     sin: Tensor
@@ -35,18 +35,21 @@ class Rotation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DecoderLayer:
-    """Weights of one layer. Norms that the architecture does not have are None. With `aux_norm`, qkv_proj reads
-    [normed auxiliary input ; normed x], as the layer of EAGLE-3 does (Li et al., 2025)."""
+    """Weights of one layer. Norms that the architecture does not have are None; those in float32, in a model of another
+    dtype, are multiplied before the rounding. With `aux_norm`, qkv_proj reads [normed auxiliary input ; normed x], as
+    the layer of EAGLE-3 does (Li et al., 2025)."""
 
     input_norm: Tensor | None
     qkv_proj: Projection
     q_norm: Tensor | None
     k_norm: Tensor | None
     o_proj: Projection
-    post_attention_norm: Tensor
+    mlp_norm: Tensor | None
     gate_up_proj: Projection
     down_proj: Projection
     aux_norm: Tensor | None = None
+    attention_output_norm: Tensor | None = None
+    mlp_output_norm: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,15 @@ class DecoderWeights:
 class DecoderModel:
     """Inference only, plain tensors; the caller holds torch.inference_mode. Made by `loader.load_model`."""
 
-    def __init__(self, config: ModelConfig, kernels: KernelSet, weights: DecoderWeights, rotary: RotaryTable) -> None:
+    def __init__(
+        self,
+        config: ModelConfig,
+        kernels: KernelSet,
+        weights: DecoderWeights,
+        rotary: RotaryTable,
+        layer_rotaries: Sequence[RotaryTable | None] = (),
+    ) -> None:
+        """rotary: of `config.rope`; layer_rotaries: of `config.layer_ropes`."""
         self.config = config
         self.kernels = kernels
         self.num_layers = config.num_layers
@@ -76,7 +87,8 @@ class DecoderModel:
         self.num_heads = config.num_heads
         self.num_kv_heads = config.num_kv_heads
         self.head_dim = config.head_dim
-        self.scale = config.head_dim**-0.5
+        scale = config.multipliers.attention
+        self.scale = config.head_dim**-0.5 if scale is None else scale
         self.sliding_windows = config.sliding_windows
         self.max_model_len = rotary.cos.shape[0]
         self.dtype = weights.embedding.dtype
@@ -88,11 +100,15 @@ class DecoderModel:
         self.final_norm = weights.final_norm
         self.lm_head = weights.lm_head
         self.rotary = rotary
+        self.layer_rotaries = tuple(layer_rotaries) or (rotary,) * config.num_layers
+        """None where the layer rotates nothing."""
         self._qkv_heads = (config.num_heads, config.num_kv_heads, config.num_kv_heads)
 
     def embed(self, ids: Tensor) -> Tensor:
         """ids: [T] int64 -> [T, H]."""
-        return self.part.embed(self.embedding, ids)
+        rows = self.part.embed(self.embedding, ids)
+        scale = self.config.multipliers.embedding
+        return rows if scale == 1.0 else rows * torch.tensor(scale, dtype=self.dtype, device=self.device)
 
     def whole_embedding(self) -> Tensor:
         """[V, H], read again where this process has a part of it."""
@@ -114,15 +130,21 @@ class DecoderModel:
     def free_adapter(self, packed: object) -> None:
         self.part.free_adapter(packed)
 
-    def rotation(self, positions: Tensor) -> Rotation:
-        """positions: [T] int64, below max_model_len. Once per tile, for all layers."""
-        return Rotation(self.rotary.cos.index_select(0, positions), self.rotary.sin.index_select(0, positions))
+    def rotations(self, positions: Tensor) -> Sequence[Rotation | None]:
+        """positions: [T] int64, below max_model_len. Once per tile: that of every layer."""
+        tables = {id(table): table for table in self.layer_rotaries if table is not None}
+        made = {
+            key: Rotation(table.cos.index_select(0, positions), table.sin.index_select(0, positions))
+            for key, table in tables.items()
+        }
+        return [made.get(id(table)) for table in self.layer_rotaries]
 
     def attention_input(
-        self, layer: int, x: Tensor, rotation: Rotation, at: BatchRows, aux: Tensor | None = None
+        self, layer: int, x: Tensor, rotation: Rotation | None, at: BatchRows, aux: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """x, aux: [T, H] -> q [T, heads, d], k and v [T, kv_heads, d]; views of larger tensors."""
-        weights, kernels, eps = self.layers[layer], self.kernels, self.config.norm_eps
+        """x, aux: [T, H] -> q [T, heads, d], k and v [T, kv_heads, d]; views of larger tensors. rotation: that of the
+        layer."""
+        weights, kernels = self.layers[layer], self.kernels
         num_q, num_kv, _ = self._qkv_heads
         normed = self.normed(x, weights.input_norm)
         if weights.aux_norm is not None:
@@ -132,23 +154,48 @@ class DecoderModel:
         qkv = qkv.view(-1, num_q + 2 * num_kv, self.head_dim)
         if weights.q_norm is not None and weights.k_norm is not None:
             q, k, v = qkv.split_with_sizes(self._qkv_heads, 1)
-            q, k = kernels.rms_norm(q, weights.q_norm, eps), kernels.rms_norm(k, weights.k_norm, eps)
+            q, k = self.normed_heads(q, weights.q_norm), self.normed_heads(k, weights.k_norm)
             qk = torch.cat((q, k), 1)
         else:
             qk, v = qkv.split_with_sizes((num_q + num_kv, num_kv), 1)
-        q, k = kernels.rotary(qk, rotation.cos, rotation.sin).split_with_sizes((num_q, num_kv), 1)
+        rotated = qk if rotation is None else kernels.rotary(qk, rotation.cos, rotation.sin)
+        q, k = rotated.split_with_sizes((num_q, num_kv), 1)
         return q, k, v
+
+    def normed_heads(self, x: Tensor, weight: Tensor) -> Tensor:
+        """x: [T, heads, d]; weight: [d], or [heads * d] for one norm of all heads."""
+        rows = x if len(weight) == self.head_dim else x.flatten(1)
+        return self.kernels.rms_norm(rows, weight, self.config.norm_eps).view(x.shape)
 
     def attention_output(self, layer: int, x: Tensor, attn: Tensor, at: BatchRows) -> Tensor:
         """x: [T, H] as `attention_input` got it; attn: [T, heads, d] -> the layer's output [T, H], a fresh tensor."""
         weights, kernels = self.layers[layer], self.kernels
-        x = x + weights.o_proj(attn.flatten(1), at)
-        gate_up = weights.gate_up_proj(kernels.rms_norm(x, weights.post_attention_norm, self.config.norm_eps), at)
-        return x.add_(weights.down_proj(kernels.silu_and_multiply(gate_up), at))
+        x = x + self.branch(weights.o_proj(attn.flatten(1), at), weights.attention_output_norm)
+        gate_up = weights.gate_up_proj(self.normed(x, weights.mlp_norm), at)
+        if self.config.activation == "silu":
+            activated = kernels.silu_and_multiply(gate_up)
+        else:
+            activated = kernels.gelu_and_multiply(gate_up)
+        return x.add_(self.branch(weights.down_proj(activated, at), weights.mlp_output_norm))
+
+    def branch(self, x: Tensor, norm: Tensor | None) -> Tensor:
+        """What attention or the MLP adds, from the output of its last linear map."""
+        x, scale = self.normed(x, norm), self.config.multipliers.residual
+        return x if scale == 1.0 else x * scale
 
     def head(self, x: Tensor) -> Tensor:
         """x: [T, H], the last layer's output -> logits [T, V] float32."""
-        return self.lm_head(self.normed(x, self.final_norm)).float()
+        return self.finished(self.lm_head(self.normed(x, self.final_norm)).float())
+
+    def finished(self, logits: Tensor) -> Tensor:
+        """logits: [T, V] float32, as the output head gives them; with what the family does to them, in place."""
+        m = self.config.multipliers
+        if m.logits_divisor != 1.0:
+            logits /= m.logits_divisor
+        if m.logit_cap is not None:
+            for row in logits:  # of equal lengths: torch computes the last numbers of a call another way
+                row.div_(m.logit_cap).tanh_().mul_(m.logit_cap)
+        return logits
 
     def normed(self, x: Tensor, weight: Tensor | None) -> Tensor:
         """x itself where there is no norm."""

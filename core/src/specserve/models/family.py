@@ -6,8 +6,9 @@ nothing about where tensors lie and nothing about kernels.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from specserve.models.config import Activation, Multipliers, NormPlaces
 from specserve.models.decoder import DecoderModel
 from specserve.models.windows import refuse_windows
 
@@ -22,13 +23,22 @@ if TYPE_CHECKING:
 
 
 class LayerTraits(NamedTuple):
-    """What the layers have beyond plain linear maps and two norms."""
+    """What the layers have beyond plain linear maps and two norms, by the names that `ModelConfig` has for it."""
 
     qkv_bias: bool = False
     o_bias: bool = False
     mlp_bias: bool = False
     qk_norm: bool = False
-    """A norm of each head's query and key, before the rotation."""
+    """A norm of queries and keys, before the rotation."""
+    qk_norm_of: Literal["head", "all heads"] = "head"
+    norm_places: NormPlaces = "before"
+    """With "before", the norms are `input_layernorm` and `post_attention_layernorm`; behind attention and the MLP they
+    are `post_attention_layernorm` and `post_feedforward_layernorm`, and around them that before the MLP is
+    `pre_feedforward_layernorm`."""
+    wide_norms: bool = False
+    norm_offset: float = 0.0
+    activation: Activation = "silu"
+    multipliers: Multipliers = Multipliers()
 
 
 class StoredAs(NamedTuple):
@@ -62,7 +72,9 @@ class ModelFamily:
     reads: tuple[str, ...] = ()
     """Keys of config.json that no other family reads; with their values in `ModelConfig.own`."""
     activations: tuple[str, ...] = ("silu", "swish")
-    """What `hidden_act` may be."""
+    """What the activation may be, in config.json."""
+    activation_key: str = "hidden_act"
+    """Its key there."""
     rotates_parts: bool = False
     """Whether `partial_rotary_factor` holds for a plain rotation, too; it does beside the other types."""
     decoder: Callable[[ModelConfig, KernelSet, DecoderWeights, RotaryTable], DecoderModel] = DecoderModel
@@ -79,6 +91,15 @@ class ModelFamily:
         """Per layer: how many keys a query sees, itself included; None for all. `where` names the file in errors, which
         are ModelErrors."""
         return (None,) * num_layers
+
+    def main_rotation(self, raw: RawJson) -> RawJson:
+        """The keys of config.json that the rotation of layers without a window is read from."""
+        return raw
+
+    def rotations(self, raw: RawJson, num_layers: int, where: str) -> tuple[RawJson | None, ...]:
+        """Per layer, the keys of config.json that its rotation is read from, and None for no rotation; empty where all
+        layers have that of `raw`."""
+        return ()
 
     def check(self, raw: RawJson, where: str) -> None:
         """Raise ModelError for what would change the arithmetic and is not implemented. raw: config.json as it is."""

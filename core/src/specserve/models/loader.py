@@ -1,7 +1,7 @@
 """From a model directory to a DecoderModel.
 
-Owns the checkpoint's tensor names, their fusion into one projection per matrix product, the resolution of dtype and
-context length; knows nothing about batches, caches or plugins.
+Owns the fusion of the checkpoint's tensors into one projection per matrix product, the resolution of dtype and context
+length; knows nothing about batches, caches or plugins.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
 import torch
 
 from specserve.errors import ModelError
@@ -22,7 +23,8 @@ from specserve.models.part import WHOLE_MODEL, ModelPart
 from specserve.models.projection import Projection
 from specserve.models.quantised import dense, stacked
 from specserve.models.read_config import read_config
-from specserve.models.rope import RotaryTable, rotary_table, supported_length
+from specserve.models.rope import rotary_table, supported_length
+from specserve.models.tensor_names import NORMS, expected_shapes, rows_of
 from specserve.models.tied_head import tied_as_stored
 from specserve.models.unused_tensors import report_unused
 from specserve.models.weight_format import NOT_OF_ONE_MODEL
@@ -86,7 +88,8 @@ class ModelLoader(NamedTuple):
         family = family_named(config.family, self.families)
         if config.unknown_fields:
             log.warning("%s", unknown_fields_told(path, config))
-        rotary = rotary_table(config, resolve_length(config, max_model_len))
+        length = resolve_length(config, max_model_len)
+        rotary = rotary_table(config, length)
         checkpoint = Checkpoint(open_weights(path, config.quantization, self.formats), self.on_progress)
         arrange(checkpoint, family.stored_as(config))
         kind: torch.dtype = getattr(torch, config.dtype if dtype == "auto" else dtype)
@@ -95,9 +98,12 @@ class ModelLoader(NamedTuple):
         own, place = self.part.numbers(config), Place(torch.device(device), kind)
         weights = _WeightReader(config, kernels, checkpoint, place, self.part).read()
         checkpoint.finish()
-        return family.decoder(
-            own, kernels, weights, RotaryTable(rotary.cos.to(place.device), rotary.sin.to(place.device))
-        )
+        tables = dict.fromkeys(rope for rope in config.layer_ropes if rope is not None)
+        tables = {
+            rope: rotary_table(msgspec.structs.replace(config, rope=rope), length).on(place.device) for rope in tables
+        }
+        layers = [None if rope is None else tables[rope] for rope in config.layer_ropes]
+        return family.decoder(own, kernels, weights, rotary.on(place.device), *([layers] if layers else []))
 
 
 def arrange(checkpoint: Checkpoint, stored_as: Mapping[str, StoredAs]) -> None:
@@ -138,36 +144,6 @@ def resolve_length(config: ModelConfig, max_model_len: int | None) -> int:
             f"got {max_model_len}. Ask for less, or scale the rotation in config.json (rope_parameters)."
         )
     return max_model_len
-
-
-def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
-    """Every tensor of the checkpoint with its shape."""
-    hidden, inner = config.hidden_size, config.intermediate_size
-    shapes: dict[str, tuple[int, ...]] = {
-        "model.embed_tokens.weight": (config.vocab_size, hidden),
-        "model.norm.weight": (hidden,),
-    }
-    if not config.tied:
-        shapes["lm_head.weight"] = (config.vocab_size, hidden)
-    q_size, kv_size = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
-    linears = {
-        "self_attn.q_proj": (q_size, hidden, config.qkv_bias),
-        "self_attn.k_proj": (kv_size, hidden, config.qkv_bias),
-        "self_attn.v_proj": (kv_size, hidden, config.qkv_bias),
-        "self_attn.o_proj": (hidden, q_size, config.o_bias),
-        "mlp.gate_proj": (inner, hidden, config.mlp_bias),
-        "mlp.up_proj": (inner, hidden, config.mlp_bias),
-        "mlp.down_proj": (hidden, inner, config.mlp_bias),
-    }
-    norms = {"input_layernorm": hidden, "post_attention_layernorm": hidden}
-    if config.qk_norm:
-        norms |= {"self_attn.q_norm": config.head_dim, "self_attn.k_norm": config.head_dim}
-    for layer in range(config.num_layers):
-        prefix = f"model.layers.{layer}."
-        shapes |= {f"{prefix}{name}.weight": (size,) for name, size in norms.items()}
-        shapes |= {f"{prefix}{name}.weight": (rows, columns) for name, (rows, columns, _) in linears.items()}
-        shapes |= {f"{prefix}{name}.bias": (rows,) for name, (rows, _, biased) in linears.items() if biased}
-    return shapes
 
 
 def check_tensors(config: ModelConfig, checkpoint: Checkpoint) -> dict[str, tuple[int, ...]]:
@@ -211,7 +187,7 @@ class _WeightReader:
         whole = WholeMap(config.hidden_size, {"lm_head": slice(0, config.vocab_size)}, self.part.combine("lm_head"))
         lm_head = Projection("lm_head", head, None, self.kernels.linear, whole=whole)
         self.projections["lm_head"] = lm_head
-        final_norm = self.joined(("model.norm.weight",))
+        final_norm = self.norm("model.norm")
         read_whole = None if self.part is WHOLE_MODEL else self.whole
         return DecoderWeights(embedding, layers, final_norm, lm_head, self.projections, self.part, read_whole)
 
@@ -220,16 +196,28 @@ class _WeightReader:
         return dense(self.checkpoint.rows(name)).to(self.device, self.dtype)
 
     def layer(self, index: int) -> DecoderLayer:
-        prefix, qk_norm = f"model.layers.{index}.", self.config.qk_norm
+        prefix, qk_norm = f"model.layers.{index}", self.config.qk_norm
+        norms = {ours: self.norm(f"{prefix}.{theirs}") for ours, theirs in NORMS[self.config.norm_places].items()}
         return DecoderLayer(
-            input_norm=self.joined((f"{prefix}input_layernorm.weight",)),
+            input_norm=norms.get("input_norm"),
             qkv_proj=self.projection(index, "qkv_proj", "self_attn", ("q_proj", "k_proj", "v_proj")),
-            q_norm=self.joined((f"{prefix}self_attn.q_norm.weight",)) if qk_norm else None,
-            k_norm=self.joined((f"{prefix}self_attn.k_norm.weight",)) if qk_norm else None,
+            q_norm=self.norm(f"{prefix}.self_attn.q_norm") if qk_norm else None,
+            k_norm=self.norm(f"{prefix}.self_attn.k_norm") if qk_norm else None,
             o_proj=self.projection(index, "o_proj", "self_attn", ("o_proj",)),
-            post_attention_norm=self.joined((f"{prefix}post_attention_layernorm.weight",)),
+            attention_output_norm=norms.get("attention_output_norm"),
+            mlp_norm=norms.get("mlp_norm"),
+            mlp_output_norm=norms.get("mlp_output_norm"),
             gate_up_proj=self.projection(index, "gate_up_proj", "mlp", ("gate_proj", "up_proj")),
             down_proj=self.projection(index, "down_proj", "mlp", ("down_proj",)),
+        )
+
+    def norm(self, path: str) -> Tensor:
+        """Its weight, with what the family adds to it; in float32 where it is multiplied so."""
+        name = f"{path}.weight"
+        if not self.config.wide_norms:
+            return self.joined((name,))
+        return (
+            dense(self.checkpoint.take(name, self.parts[name])).to(self.device, torch.float32) + self.config.norm_offset
         )
 
     def projection(self, index: int, name: str, block: str, parts: tuple[str, ...]) -> Projection:
@@ -265,13 +253,3 @@ class _WeightReader:
         for name, piece in zip(names, out.split_with_sizes([shape[0] for shape in shapes]), strict=True):
             piece.copy_(dense(self.checkpoint.take(name, self.parts[name])))
         return out
-
-
-def rows_of(paths: Sequence[str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, slice]:
-    """Where stacked linear maps have their outputs, by the last part of their paths."""
-    slices, start = {}, 0
-    for path in paths:
-        rows = shapes[f"{path}.weight"][0]
-        slices[path.rpartition(".")[2]] = slice(start, start + rows)
-        start += rows
-    return slices

@@ -17,11 +17,11 @@ from specserve.models.config import GenerationDefaults, ModelConfig
 from specserve.models.config_fields import check_fields, unknown_fields
 from specserve.models.directory_kinds import refuse_other_kinds
 from specserve.models.families import BUILT_IN, family_named, family_of
-from specserve.models.rope_config import rope_fields
+from specserve.models.rope_config import RopeConfig, rope_fields
 from specserve_checks.wrong_values import find_wrong_value
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from specserve.model_files import RawJson
     from specserve.models.family import ModelFamily
@@ -69,7 +69,8 @@ def parse_config(
             "norm_eps": known.get("rms_norm_eps", 1e-6),
             "tied": known.get("tie_word_embeddings", False),
             "dtype": _dtype(known, where),
-            "rope": rope_fields(known, where, rotates_parts=family.rotates_parts),
+            "rope": rope_fields(family.main_rotation(known), where, rotates_parts=family.rotates_parts),
+            "layer_ropes": (),
             "sliding_windows": (),
             "generation": {k: v for k, v in generation.items() if k in GenerationDefaults.__struct_fields__},
             "quantization": raw.get("quantization_config") or None,
@@ -82,7 +83,29 @@ def parse_config(
         wrong = in_their_words(find_wrong_value(error, fields, ModelConfig), where)
         raise ModelError(f"{wrong}. Correct the file or download it again.") from None
     _check_sizes(config, where)
-    return msgspec.structs.replace(config, sliding_windows=family.sliding_windows(known, config.num_layers, where))
+    count = config.num_layers
+    return msgspec.structs.replace(
+        config,
+        sliding_windows=family.sliding_windows(known, count, where),
+        layer_ropes=tuple(_layer_ropes(family.rotations(known, count, where), family, where)),
+    )
+
+
+def _layer_ropes(rotations: Sequence[RawJson | None], family: ModelFamily, where: str) -> Iterator[RopeConfig | None]:
+    """Equal ones are one object."""
+    read: list[RopeConfig] = []
+    for raw in rotations:
+        if raw is None:
+            yield None
+            continue
+        fields = rope_fields(raw, where, rotates_parts=family.rotates_parts)
+        try:
+            rope = msgspec.convert(fields, RopeConfig)
+        except msgspec.ValidationError as error:
+            raise ModelError(f"{where}: rope_parameters: {error}. Correct the file or download it again.") from None
+        if rope not in read:
+            read.append(rope)
+        yield read[read.index(rope)]
 
 
 def in_their_words(wrong: WrongValue, where: str) -> str:
@@ -96,8 +119,9 @@ def in_their_words(wrong: WrongValue, where: str) -> str:
 
 def _refuse_unsupported(raw: RawJson, family: ModelFamily, where: str) -> None:
     """What changes the arithmetic and is not implemented is refused, never ignored."""
-    if (act := raw.get("hidden_act", family.activations[0])) not in family.activations:
-        raise ModelError(f"{where}: hidden_act must be {family.activations[0]}; got {act!r}.")
+    key = family.activation_key
+    if (act := raw.get(key, family.activations[0])) not in family.activations:
+        raise ModelError(f"{where}: {key} must be {family.activations[0]}; got {act!r}.")
 
 
 def _sizes(raw: RawJson) -> RawJson:

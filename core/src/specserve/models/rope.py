@@ -26,6 +26,9 @@ class RotaryTable(NamedTuple):
     cos: Tensor
     sin: Tensor
 
+    def on(self, device: torch.device) -> RotaryTable:
+        return RotaryTable(self.cos.to(device), self.sin.to(device))
+
 
 def supported_length(config: ModelConfig) -> int:
     """The longest context that the rotation was scaled for."""

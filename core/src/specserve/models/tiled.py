@@ -38,7 +38,8 @@ def copy_tap(taps: Mapping[int, Tensor], layer: int, x: Tensor) -> None:
 def forward_pass(model: DecoderModel, kernels: KernelSet, attention: AttentionBackend) -> ForwardPass:
     """The kernel set's own pass over the layers where it can fuse them, else piece by piece, as the layers of a family
     with a decoder of its own."""
-    fused = kernels.fuse(model, attention) if type(model) is DecoderModel else None
+    known = type(model) is DecoderModel and model.config.beyond_llama <= kernels.fuses
+    fused = kernels.fuse(model, attention) if known else None
     return TiledPass(model, attention, kernels.row_tile) if fused is None else fused
 
 
@@ -57,7 +58,7 @@ class TiledPass(ForwardPass):
         model, T = self.model, batch.num_rows
         positions = self.pad(batch.positions)
         tiles = self.tiles(len(positions))
-        rotations = [model.rotation(positions[tile]) for tile in tiles]
+        rotations = [model.rotations(positions[tile]) for tile in tiles]
         xs = [x[tile] for tile in tiles]
         aux_tiles = [None if aux is None else aux[tile] for tile in tiles]
         places = [BatchRows(tile, batch.lora) for tile in tiles]
@@ -67,7 +68,7 @@ class TiledPass(ForwardPass):
             if layer in taps:
                 copy_tap(taps, layer, joined(xs))
             pieces = [
-                model.attention_input(layer, rows, rotation, at, aux_tile)
+                model.attention_input(layer, rows, rotation[layer], at, aux_tile)
                 for rows, rotation, at, aux_tile in zip(xs, rotations, places, aux_tiles, strict=True)
             ]
             q, k, v = (joined(parts)[:T] for parts in zip(*pieces, strict=True))

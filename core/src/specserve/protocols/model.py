@@ -31,6 +31,9 @@ class KernelSet(ABC):
     name: str
     sampler: Sampler
     """From logits to tokens, on the device where `linear` leaves them."""
+    fuses: frozenset[str] = frozenset()
+    """What layers may have beyond those of a Llama for `fuse` to be asked, by the names of
+    `specserve.models.config.ModelConfig.beyond_llama`."""
     row_tile: int | None
     """Every call gets exactly this many rows, padded, so that a row's bits cannot depend on its neighbours; None when
     the kernels guarantee that by construction and take any number of rows."""
@@ -41,7 +44,8 @@ class KernelSet(ABC):
 
     @abstractmethod
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
-        """x: [..., n], weight: [n]. Accumulates in float32 (Zhang and Sennrich, 2019)."""
+        """x: [..., n], weight: [n]. Accumulates in float32 (Zhang and Sennrich, 2019). The normed numbers are rounded
+        to x's dtype and multiplied; where the weight alone is float32, they are multiplied first and rounded once."""
 
     @abstractmethod
     def rotary(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -50,6 +54,16 @@ class KernelSet(ABC):
     @abstractmethod
     def silu_and_multiply(self, gate_up: Tensor) -> Tensor:
         """gate_up: [T, 2n] -> silu(first half) * second half, [T, n]."""
+
+    def gelu_and_multiply(self, gate_up: Tensor) -> Tensor:
+        """The same with GELU by its tanh approximation (Hendrycks and Gimpel, 2016). This default takes a row at a
+        time: torch computes some numbers of a larger call another way."""
+        import torch  # declarations of plugins load this module, and must not load torch
+        import torch.nn.functional as F
+
+        size = gate_up.shape[-1] // 2
+        rows = [F.gelu(row[:size], approximate="tanh").mul_(row[size:]) for row in gate_up]
+        return torch.stack(rows) if rows else gate_up.new_empty((0, size))
 
     @abstractmethod
     def pack_adapter(self, weights: AdapterWeights) -> Any:

@@ -10,24 +10,36 @@ void bind_decoder_stack(nb::module_& m) {
             "__init__",
             [](LayerWeights<S>* self, std::optional<Array> input_norm, std::optional<Array> aux_norm,
                std::shared_ptr<PackedLinear<S>> qkv, std::optional<Array> q_norm, std::optional<Array> k_norm,
-               std::shared_ptr<PackedLinear<S>> o, Array post_norm, std::shared_ptr<PackedLinear<S>> gate_up,
-               std::shared_ptr<PackedLinear<S>> down, int window) {
-                new (self) LayerWeights<S>{std::move(input_norm), std::move(aux_norm),
-                                           std::move(q_norm),     std::move(k_norm),
-                                           std::move(post_norm),  std::move(qkv),
-                                           std::move(o),          std::move(gate_up),
-                                           std::move(down),       window};
+               std::shared_ptr<PackedLinear<S>> o, std::optional<Array> attention_output_norm,
+               std::optional<Array> mlp_norm, std::shared_ptr<PackedLinear<S>> gate_up,
+               std::shared_ptr<PackedLinear<S>> down, std::optional<Array> mlp_output_norm, std::optional<Array> cos,
+               std::optional<Array> sin, int window) {
+                new (self) LayerWeights<S>{std::move(input_norm),
+                                           std::move(aux_norm),
+                                           std::move(q_norm),
+                                           std::move(k_norm),
+                                           std::move(attention_output_norm),
+                                           std::move(mlp_norm),
+                                           std::move(mlp_output_norm),
+                                           std::move(qkv),
+                                           std::move(o),
+                                           std::move(gate_up),
+                                           std::move(down),
+                                           std::move(cos),
+                                           std::move(sin),
+                                           window};
             },
             nb::kw_only(), nb::arg("input_norm").none(), nb::arg("aux_norm").none(), nb::arg("qkv"),
-            nb::arg("q_norm").none(), nb::arg("k_norm").none(), nb::arg("o"), nb::arg("post_norm"), nb::arg("gate_up"),
-            nb::arg("down"), nb::arg("window"));
+            nb::arg("q_norm").none(), nb::arg("k_norm").none(), nb::arg("o"), nb::arg("attention_output_norm").none(),
+            nb::arg("mlp_norm").none(), nb::arg("gate_up"), nb::arg("down"), nb::arg("mlp_output_norm").none(),
+            nb::arg("cos").none(), nb::arg("sin").none(), nb::arg("window"));
     nb::class_<PyDecoderStack<S>>(m, "DecoderStack")
         .def(nb::init<std::shared_ptr<Machine>, std::optional<std::shared_ptr<PagedAttention<S>>>,
                       typename PyDecoderStack<S>::HeadSizes, std::vector<LayerWeights<S>>, std::optional<Array>,
-                      std::shared_ptr<PackedLinear<S>>, Array, Array, float, float>(),
+                      std::shared_ptr<PackedLinear<S>>, int64_t, float, float, const std::string&, float>(),
              nb::kw_only(), nb::arg("machine"), nb::arg("attention").none(), nb::arg("heads"), nb::arg("layers"),
-             nb::arg("final_norm").none(), nb::arg("lm_head"), nb::arg("cos"), nb::arg("sin"), nb::arg("eps"),
-             nb::arg("scale"))
+             nb::arg("final_norm").none(), nb::arg("lm_head"), nb::arg("positions"), nb::arg("eps"), nb::arg("scale"),
+             nb::arg("activation"), nb::arg("residual"))
         .def("forward", &PyDecoderStack<S>::forward)
         .def("pre_attention", &PyDecoderStack<S>::pre_attention)
         .def("post_attention", &PyDecoderStack<S>::post_attention)

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include <nanobind/stl/tuple.h>
@@ -27,11 +28,12 @@ class PyDecoderStack {
     // Without `attention`, another backend runs between `pre_attention` and `post_attention`, and `forward` throws.
     PyDecoderStack(std::shared_ptr<Machine> machine, std::optional<std::shared_ptr<PagedAttention<S>>> attention,
                    HeadSizes heads, std::vector<LayerWeights<S>> layers, std::optional<Array> final_norm,
-                   std::shared_ptr<PackedLinear<S>> lm_head, Array cos, Array sin, float eps, float scale)
+                   std::shared_ptr<PackedLinear<S>> lm_head, int64_t positions, float eps, float scale,
+                   const std::string& activation, float residual)
         : machine_(std::move(machine)), attention_(attention ? std::move(*attention) : nullptr),
           layers_(std::move(layers)), final_norm_(std::move(final_norm)), lm_head_(std::move(lm_head)),
-          cos_(std::move(cos)), sin_(std::move(sin)), hidden_size_(lm_head_->linear().in_features),
-          shape_(make_shape(heads, eps, scale)), stack_(make_stack()) {}
+          positions_(positions), hidden_size_(lm_head_->linear().in_features),
+          shape_(make_shape(heads, eps, scale, activation, residual)), stack_(make_stack()) {}
 
     void forward(const Array& x, const Array& positions, const Array& slots, const AttentionPlan& plan,
                  const Segments& adapters, const std::optional<Array>& aux, const Taps& taps) {
@@ -89,7 +91,7 @@ class PyDecoderStack {
     int hidden_size() const { return hidden_size_; }
     int num_logits() const { return lm_head_->linear().out_features; }
     float eps() const { return shape_.eps; }
-    const S* final_norm() const { return checked_norm<S>(final_norm_, hidden_size_); }
+    const S* final_norm() const { return checked_rounded_norm<S>(final_norm_, hidden_size_); }
     bool reads_aux() const {
         return std::any_of(layers_.begin(), layers_.end(),
                            [](const LayerWeights<S>& layer) { return layer.aux_norm.has_value(); });
@@ -97,12 +99,12 @@ class PyDecoderStack {
     const int64_t* checked_positions(const Array& positions, int64_t rows) const {
         const int64_t* data = checked_data<int64_t>(positions, "positions", {rows});
         for (int64_t i = 0; i < rows; ++i)
-            if (data[i] < 0 || data[i] >= static_cast<int64_t>(cos_.shape(0)))
-                throw std::invalid_argument("positions must be in [0, " + std::to_string(cos_.shape(0)) + "); got " +
+            if (data[i] < 0 || data[i] >= positions_)
+                throw std::invalid_argument("positions must be in [0, " + std::to_string(positions_) + "); got " +
                                             std::to_string(data[i]) + ".");
         return data;
     }
-    int64_t num_positions() const { return static_cast<int64_t>(cos_.shape(0)); }
+    int64_t num_positions() const { return positions_; }
     int num_layers() const { return static_cast<int>(layers_.size()); }
     const int64_t* checked_slots(const Array& slots, int64_t rows) const {
         const int64_t* data = checked_data<int64_t>(slots, "slots", {rows});
@@ -126,7 +128,8 @@ class PyDecoderStack {
     }
 
    private:
-    DecoderShape make_shape(HeadSizes sizes, float eps, float scale) const {
+    DecoderShape make_shape(HeadSizes sizes, float eps, float scale, const std::string& activation,
+                            float residual) const {
         auto [num_heads, num_kv_heads, head_dim] = sizes;
         HeadShape heads{num_heads, num_kv_heads, head_dim};
         if (num_kv_heads < 1 || num_heads < num_kv_heads || num_heads % num_kv_heads || head_dim < 1)
@@ -134,9 +137,8 @@ class PyDecoderStack {
                                         std::to_string(num_heads) + " and " + std::to_string(num_kv_heads) + ".");
         if (attention_ && !(attention_->heads() == heads))
             throw std::invalid_argument("heads must be those of the attention.");
-        const float* cos = checked_data<float>(cos_, "cos", {kAny, 1, kAny});
-        int rotary_dim = static_cast<int>(cos_.shape(2));
-        check_rotary_dim(cos_, head_dim);
+        if (activation != "silu" && activation != "gelu_tanh")
+            throw std::invalid_argument("the activation must be silu or gelu_tanh; got " + activation + ".");
         DecoderShape shape{};
         shape.hidden_size = hidden_size_;
         shape.intermediate_size = layers_.empty() ? 0 : layers_[0].down->linear().in_features;
@@ -145,9 +147,8 @@ class PyDecoderStack {
         shape.scale = scale;
         shape.key_limit = attention_ ? attention_->key_limit() : 0.0f;
         shape.min_key = attention_ ? attention_->min_key() : 0;
-        shape.rotary_dim = rotary_dim;
-        shape.cos = cos;
-        shape.sin = checked_data<float>(sin_, "sin", {static_cast<int64_t>(cos_.shape(0)), 1, rotary_dim});
+        shape.activation = activation == "silu" ? Activation::kSilu : Activation::kGelu;
+        shape.residual = residual;
         return shape;
     }
 
@@ -158,11 +159,11 @@ class PyDecoderStack {
                                         std::to_string(layers_.size()) + ".");
         std::vector<DecoderLayer<S>> layers;
         for (int i = 0; i < static_cast<int>(layers_.size()); ++i) {
-            layers.push_back(to_decoder_layer(layers_[static_cast<size_t>(i)], shape_));
+            layers.push_back(to_decoder_layer(layers_[static_cast<size_t>(i)], shape_, positions_));
             if (attention_) layers.back().cache = attention_->cache_layer(i);
         }
         const KernelTable<S>& table = kernel_table<S>(machine_->kernels);
-        const S* final_norm = checked_norm<S>(final_norm_, hidden_size_);
+        NormWeight<S> final_norm = checked_norm<S>(final_norm_, hidden_size_);
         return DecoderStack<S>(table, attention_ ? attention_->layout() : table.by_slot, machine_->pool, shape_,
                                std::move(layers), final_norm, lm_head_->linear());
     }
@@ -219,7 +220,7 @@ class PyDecoderStack {
     std::optional<Array> final_norm_;
     std::shared_ptr<PackedLinear<S>> lm_head_;
     std::mutex mutex_;
-    Array cos_, sin_;
+    int64_t positions_;  // that there are angles for
     int hidden_size_;
     DecoderShape shape_;
     DecoderStack<S> stack_;

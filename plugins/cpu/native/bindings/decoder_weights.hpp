@@ -12,9 +12,9 @@ namespace specserve {
 
 template <typename S>
 struct LayerWeights {
-    std::optional<Array> input_norm, aux_norm, q_norm, k_norm;
-    Array post_norm;
+    std::optional<Array> input_norm, aux_norm, q_norm, k_norm, attention_output_norm, mlp_norm, mlp_output_norm;
     std::shared_ptr<PackedLinear<S>> qkv, o, gate_up, down;
+    std::optional<Array> cos, sin;
     int window;
 };
 
@@ -28,20 +28,34 @@ Linear<S> checked_linear(const PackedLinear<S>& packed, const char* name, int ou
     return w;
 }
 
-template <typename S>
-const S* checked_norm(const Array& weight, int size) {
-    return checked_data<S>(weight, "norm weight", {size});
-}
-
 // Null if there is no such norm.
 template <typename S>
-const S* checked_norm(const std::optional<Array>& weight, int size) {
-    return weight ? checked_norm<S>(*weight, size) : nullptr;
+NormWeight<S> checked_norm(const std::optional<Array>& weight, int size) {
+    if (!weight) return {};
+    if (weight->dtype() != kDtype<S> && weight->dtype() == kDtype<float>)
+        return {nullptr, checked_data<float>(*weight, "norm weight", {size})};
+    return {checked_data<S>(*weight, "norm weight", {size}), nullptr};
+}
+
+// Of S alone, or null.
+template <typename S>
+const S* checked_rounded_norm(const std::optional<Array>& weight, int size) {
+    return weight ? checked_data<S>(*weight, "norm weight", {size}) : nullptr;
+}
+
+// cos, sin: [positions, 1, rotary_dim]; none where nothing is rotated.
+inline Rotation checked_rotation(const std::optional<Array>& cos, const std::optional<Array>& sin, int64_t positions,
+                                 int head_dim) {
+    if (!cos || !sin) return {};
+    const float* c = checked_data<float>(*cos, "cos", {positions, 1, kAny});
+    int rotary_dim = static_cast<int>(cos->shape(2));
+    check_rotary_dim(*cos, head_dim);
+    return {c, checked_data<float>(*sin, "sin", {positions, 1, rotary_dim}), rotary_dim};
 }
 
 // Without a cache.
 template <typename S>
-DecoderLayer<S> to_decoder_layer(const LayerWeights<S>& weights, const DecoderShape& shape) {
+DecoderLayer<S> to_decoder_layer(const LayerWeights<S>& weights, const DecoderShape& shape, int64_t positions) {
     int hidden = shape.hidden_size, inter = shape.intermediate_size, head_dim = shape.heads.head_dim;
     check_window(weights.window);
     if (inter % kLanes)
@@ -51,12 +65,17 @@ DecoderLayer<S> to_decoder_layer(const LayerWeights<S>& weights, const DecoderSh
     layer.input_norm = checked_norm<S>(weights.input_norm, hidden);
     layer.aux_norm = checked_norm<S>(weights.aux_norm, hidden);
     layer.qkv = checked_linear(*weights.qkv, "qkv", shape.qkv_size(), layer.aux_norm ? 2 * hidden : hidden);
-    layer.q_norm = checked_norm<S>(weights.q_norm, head_dim);
-    layer.k_norm = checked_norm<S>(weights.k_norm, head_dim);
+    layer.norms_all_heads = weights.q_norm && static_cast<int>(weights.q_norm->shape(0)) != head_dim;
+    bool all = layer.norms_all_heads;
+    layer.q_norm = checked_norm<S>(weights.q_norm, all ? shape.q_size() : head_dim);
+    layer.k_norm = checked_norm<S>(weights.k_norm, all ? shape.heads.num_kv_heads * head_dim : head_dim);
     layer.o = checked_linear(*weights.o, "o", hidden, shape.q_size());
-    layer.post_norm = checked_norm<S>(weights.post_norm, hidden);
+    layer.attention_output_norm = checked_norm<S>(weights.attention_output_norm, hidden);
+    layer.mlp_norm = checked_norm<S>(weights.mlp_norm, hidden);
+    layer.mlp_output_norm = checked_norm<S>(weights.mlp_output_norm, hidden);
     layer.gate_up = checked_linear(*weights.gate_up, "gate_up", 2 * inter, hidden);
     layer.down = checked_linear(*weights.down, "down", hidden, inter);
+    layer.rotation = checked_rotation(weights.cos, weights.sin, positions, head_dim);
     layer.window = weights.window;
     return layer;
 }

@@ -153,13 +153,13 @@ class PyDraftHead {
         else if (reads_hidden && target_size != hidden)
             throw std::invalid_argument("target_size must be the hidden size without target_fc; got " +
                                         std::to_string(target_size) + " and " + std::to_string(hidden) + ".");
-        w.target_norm = checked_norm<S>(parts_.target_norm, hidden);
+        w.target_norm = checked_rounded_norm<S>(parts_.target_norm, hidden);
         if (parts_.fc) w.fc = checked_linear(**parts_.fc, "fc", hidden, 2 * hidden);
         if (stack_->reads_aux() != (reads_hidden && !parts_.fc))
             throw std::invalid_argument("layers must have an auxiliary norm where there is no fc, and only there.");
         w.embedding_first = embedding_first;
-        w.enorm = checked_norm<S>(parts_.enorm, hidden);
-        w.hnorm = checked_norm<S>(parts_.hnorm, hidden);
+        w.enorm = checked_rounded_norm<S>(parts_.enorm, hidden);
+        w.hnorm = checked_rounded_norm<S>(parts_.hnorm, hidden);
         w.own_norm = feeds_back_norm ? stack_->final_norm() : nullptr;
         return w;
     }

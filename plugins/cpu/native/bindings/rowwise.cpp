@@ -1,5 +1,6 @@
-// RMSNorm, RoPE and SwiGLU activation of a batch, each a job of one phase.
+// RMSNorm, RoPE and the activations of a batch, each a job of one phase.
 #include "bindings/bind.hpp"
+#include "bindings/decoder_weights.hpp"
 
 namespace specserve {
 
@@ -8,18 +9,21 @@ namespace {
 // x, out: [rows, heads, size]
 template <typename S>
 void rms_norm(const Machine& machine, const Array& x, const Array& weight, float eps, const Array& out) {
-    const S* w = checked_data<S>(weight, "weight", {kAny});
+    if (weight.ndim() != 1) checked_data<S>(weight, "weight", {kAny});
     int size = static_cast<int>(weight.shape(0));
+    NormWeight<S> w = checked_norm<S>(weight, size);
     const S* inputs = checked_data<S>(x, "x", {kAny, kAny, size}, 2);
     int rows = static_cast<int>(x.shape(0)), heads = static_cast<int>(x.shape(1));
     S* outputs = checked_data<S>(out, "out", {rows, heads, size});
     nb::gil_scoped_release no_gil;
     if (rows == 0) return;
     parallel_for_ranges<S>(machine, rows, [&](int begin, int end) {
-        for (int r = begin; r < end; ++r)
-            kernel_table<S>(machine.kernels)
-                .rms_norm({inputs + r * x.stride(0), x.stride(1), heads}, w, eps, size,
-                          {outputs + ptrdiff_t{r} * heads * size, size, heads});
+        const KernelTable<S>& table = kernel_table<S>(machine.kernels);
+        for (int r = begin; r < end; ++r) {
+            Rows<const S> from{inputs + r * x.stride(0), x.stride(1), heads};
+            Rows<S> to{outputs + ptrdiff_t{r} * heads * size, size, heads};
+            w.wide ? table.rms_norm_wide(from, w.wide, eps, size, to) : table.rms_norm(from, w.rounded, eps, size, to);
+        }
     });
 }
 
@@ -44,7 +48,10 @@ void apply_rope(const Machine& machine, const Array& x, const Array& cos, const 
 }
 
 template <typename S>
-void silu_and_multiply(const Machine& machine, const Array& gate_up, const Array& out) {
+using Activate = void (*KernelTable<S>::*)(Rows<const S> gate_up, int size, Rows<S> out);
+
+template <typename S, Activate<S> activate>
+void activate_and_multiply(const Machine& machine, const Array& gate_up, const Array& out) {
     const S* inputs = checked_data<S>(gate_up, "gate_up", {kAny, kAny}, 1);
     int rows = static_cast<int>(gate_up.shape(0)), size = static_cast<int>(gate_up.shape(1)) / 2;
     if (gate_up.shape(1) % 2)
@@ -53,9 +60,9 @@ void silu_and_multiply(const Machine& machine, const Array& gate_up, const Array
     nb::gil_scoped_release no_gil;
     if (rows == 0) return;
     parallel_for_ranges<S>(machine, rows, [&](int begin, int end) {
-        kernel_table<S>(machine.kernels)
-            .silu_and_multiply({inputs + begin * gate_up.stride(0), gate_up.stride(0), end - begin}, size,
-                               {outputs + ptrdiff_t{begin} * size, size, end - begin});
+        (kernel_table<S>(machine.kernels).*activate)(
+            {inputs + begin * gate_up.stride(0), gate_up.stride(0), end - begin}, size,
+            {outputs + ptrdiff_t{begin} * size, size, end - begin});
     });
 }
 
@@ -65,7 +72,8 @@ template <typename S>
 void bind_rowwise(nb::module_& m) {
     m.def("rms_norm", &rms_norm<S>);
     m.def("apply_rope", &apply_rope<S>);
-    m.def("silu_and_multiply", &silu_and_multiply<S>);
+    m.def("silu_and_multiply", &activate_and_multiply<S, &KernelTable<S>::silu_and_multiply>);
+    m.def("gelu_and_multiply", &activate_and_multiply<S, &KernelTable<S>::gelu_and_multiply>);
 }
 
 template void bind_rowwise<Bf16>(nb::module_&);

@@ -13,6 +13,28 @@ static void silu_and_multiply(Rows<const S> gate_up, int size, Rows<S> out) {
     }
 }
 
+// The same with GELU.
+template <typename S>
+static void gelu_and_multiply(Rows<const S> gate_up, int size, Rows<S> out) {
+    for (int r = 0; r < gate_up.count; ++r) {
+        const S* gate = gate_up.data + r * gate_up.stride;
+        S* to = out.data + r * out.stride;
+        for (int i = 0; i < size; i += kLanes) {
+            int n = size - i < kLanes ? size - i : kLanes;
+            store(to + i, mul(round_to(gelu_tanh(load(gate + i, n)), to), load(gate + size + i, n)), n);
+        }
+    }
+}
+
+// x *= scale
+template <typename S>
+static void scale_inplace(S* x, float scale, int size) {
+    for (int i = 0; i < size; i += kLanes) {
+        int n = size - i < kLanes ? size - i : kLanes;
+        store(x + i, mul(load(x + i, n), splat(scale)), n);
+    }
+}
+
 // out += x
 template <typename S>
 static void add_inplace(const S* x, S* out, int size) {

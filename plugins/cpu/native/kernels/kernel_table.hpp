@@ -60,6 +60,15 @@ struct PanelRange {
     const void* next = nullptr;  // weights that the thread reads after these, if known: prefetched with the last panels
 };
 
+// The weight of a norm: of S, or in float32 where it multiplies before the rounding. Null if there is no norm.
+template <typename S>
+struct NormWeight {
+    const S* rounded = nullptr;
+    const float* wide = nullptr;
+
+    explicit operator bool() const { return rounded || wide; }
+};
+
 // The rotation angles of one position.
 struct RopeAngles {
     const float* cos;
@@ -143,7 +152,10 @@ struct KernelTable : LinearTable<S> {
     void (*begin_job)();
     void (*end_job)();
     void (*rms_norm)(Rows<const S> x, const S* weight, float eps, int size, Rows<S> out);
+    void (*rms_norm_wide)(Rows<const S> x, const float* weight, float eps, int size, Rows<S> out);
     void (*silu_and_multiply)(Rows<const S> gate_up, int size, Rows<S> out);
+    void (*gelu_and_multiply)(Rows<const S> gate_up, int size, Rows<S> out);
+    void (*scale_inplace)(S* x, float scale, int size);
     void (*add_inplace)(const S* x, S* out, int size);
     void (*apply_rope)(S* head, RopeAngles);
     void (*merge_segments)(PartialAttention into, PartialAttention later, int num_queries, int head_dim);

@@ -1,4 +1,4 @@
-// exp, exp2, log and SiLU of a vector.
+// exp, exp2, log, SiLU and GELU of a vector.
 
 // Round to the model's dtype: float32 models need no rounding.
 INLINE Vec round_to(Vec x, const float*) { return x; }
@@ -58,4 +58,10 @@ INLINE Vec log(Vec x) {
 // x / (1 + e^-x); 0 where e^-x overflows `exp`.
 INLINE Vec silu(Vec x) {
     return where_less(x, splat(-88.37626f), zeros(), div(x, add(splat(1.0f), exp(sub(zeros(), x)))));
+}
+
+// GELU by its tanh approximation (Hendrycks and Gimpel, 2016): x / (1 + e^-2u), u = sqrt(2 / pi) (x + 0.044715 x^3).
+INLINE Vec gelu_tanh(Vec x) {
+    Vec u2 = mul(x, fma(mul(x, x), splat(7.1354816e-2f), splat(1.5957691f)));
+    return where_less(u2, splat(-88.37626f), zeros(), div(x, add(splat(1.0f), exp(sub(zeros(), u2)))));
 }

@@ -1,7 +1,8 @@
 // RMSNorm (Zhang and Sennrich, 2019). The sum of squares is one chain per lane, then the tree of `reduce_sum`.
 
-template <typename S>
-static void rms_norm(Rows<const S> x, const S* weight, float eps, int size, Rows<S> out) {
+// A weight of S multiplies numbers that have been rounded to S; one of float, where S is narrower, multiplies before.
+template <typename S, typename W>
+static void rms_norm(Rows<const S> x, const W* weight, float eps, int size, Rows<S> out) {
     for (int r = 0; r < x.count; ++r) {
         const S* from = x.data + r * x.stride;
         S* to = out.data + r * out.stride;
@@ -13,7 +14,7 @@ static void rms_norm(Rows<const S> x, const S* weight, float eps, int size, Rows
         Vec scale = splat(1.0f / __builtin_sqrtf(reduce_sum(squares) / static_cast<float>(size) + eps));
         for (int i = 0; i < size; i += kLanes) {
             int n = size - i < kLanes ? size - i : kLanes;
-            store(to + i, mul(round_to(mul(load(from + i, n), scale), to), load(weight + i, n)), n);
+            store(to + i, mul(round_to(mul(load(from + i, n), scale), weight), load(weight + i, n)), n);
         }
     }
 }

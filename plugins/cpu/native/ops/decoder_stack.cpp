@@ -11,13 +11,21 @@ namespace {
 constexpr int kRedundantRows = 8;  // up to this many rows, each thread normalizes all: cheaper than one more barrier
 constexpr int kMaxPhases = 12;     // of a layer
 constexpr int kRowsPerNormTask = 2, kRowsPerRopeTask = 16;
+
+template <typename S>
+bool is_fusable(const DecoderLayer<S>& layer, const DecoderShape& shape) {
+    bool is_plain = shape.activation == Activation::kSilu && shape.residual == 1.0f;
+    return is_plain && !layer.attention_output_norm && !layer.mlp_output_norm && !layer.norms_all_heads;
+}
 }  // namespace
 
 template <typename S>
 DecoderStack<S>::DecoderStack(const KernelTable<S>& table, KVLayout<S> layout, std::shared_ptr<ThreadPool> pool,
-                              DecoderShape shape, std::vector<DecoderLayer<S>> layers, const S* final_norm,
+                              DecoderShape shape, std::vector<DecoderLayer<S>> layers, NormWeight<S> final_norm,
                               Linear<S> lm_head)
     : table_(table), layout_(layout), pool_(std::move(pool)), shape_(shape), layers_(std::move(layers)),
+      is_fusable_(std::all_of(layers_.begin(), layers_.end(),
+                              [&](const DecoderLayer<S>& layer) { return is_fusable(layer, shape); })),
       final_norm_(final_norm), lm_head_(lm_head), attention_(table, layout, shape.heads, shape.scale, shape.min_key),
       thread_normed_(static_cast<size_t>(pool_->size())) {
     for (std::vector<S>& normed : thread_normed_)
@@ -57,7 +65,7 @@ void DecoderStack<S>::forward(S* x, const int64_t* positions, const int64_t* slo
     int num_layers = static_cast<int>(layers_.size());
     run_kernels(*pool_, table_, num_layers * kMaxPhases, [&](Team& team) {
         for (int l = 0; l < num_layers; ++l)
-            segments.empty() ? run_fused_layer(team, l, in) : run_unfused_layer(team, l, in);
+            is_fusable_&& segments.empty() ? run_fused_layer(team, l, in) : run_unfused_layer(team, l, in);
     });
 }
 
@@ -78,9 +86,9 @@ template <typename S>
 void DecoderStack<S>::normalize(const NormedInput& in, int begin, int count, S* out) const {
     int hidden = shape_.hidden_size;
     ptrdiff_t width = in.width(hidden);
-    auto part = [&](const S* x, const S* weight, S* to) {
+    auto part = [&](const S* x, const NormWeight<S>& weight, S* to) {
         Rows<const S> from{x + ptrdiff_t{begin} * hidden, hidden, count};
-        if (weight) return table_.rms_norm(from, weight, shape_.eps, hidden, {to, width, count});
+        if (weight) return rms_norm(from, weight, hidden, {to, width, count});
         for (int r = 0; r < count; ++r)
             std::memcpy(to + r * width, from.data + r * from.stride, static_cast<size_t>(hidden) * sizeof(S));
     };
@@ -142,15 +150,16 @@ void DecoderStack<S>::apply_qk_norm_and_rope(const DecoderLayer<S>& layer, int64
                                              int num_queries, S* qkv) const {
     const HeadShape& heads = shape_.heads;
     ptrdiff_t dim = heads.head_dim;
-    RopeAngles angles{shape_.cos + position * shape_.rotary_dim, shape_.sin + position * shape_.rotary_dim,
-                      shape_.rotary_dim};
     S* queries = qkv + kv_head * heads.group_size() * dim;
     S* key = qkv + (heads.num_heads + kv_head) * dim;
-    if (layer.q_norm) {
-        table_.rms_norm({queries, dim, num_queries}, layer.q_norm, shape_.eps, heads.head_dim,
-                        {queries, dim, num_queries});
-        table_.rms_norm({key, dim, 1}, layer.k_norm, shape_.eps, heads.head_dim, {key, dim, 1});
+    if (layer.q_norm && !layer.norms_all_heads) {
+        rms_norm({queries, dim, num_queries}, layer.q_norm, heads.head_dim, {queries, dim, num_queries});
+        rms_norm({key, dim, 1}, layer.k_norm, heads.head_dim, {key, dim, 1});
     }
+    const Rotation& rotation = layer.rotation;
+    if (!rotation.cos) return;
+    ptrdiff_t at = position * rotation.rotary_dim;
+    RopeAngles angles{rotation.cos + at, rotation.sin + at, rotation.rotary_dim};
     for (int h = 0; h < num_queries; ++h) table_.apply_rope(queries + h * dim, angles);
     table_.apply_rope(key, angles);
 }
@@ -232,7 +241,7 @@ void DecoderStack<S>::run_fused_layer(Team& team, int index, const Batch& in) {
         table_.linear_add(layer.o, attention_out(), panel_range(team, begin, end, o_panels, layer.gate_up, gate_panels),
                           {in.x, hidden, rows});
     });
-    auto mlp_in = lazy_rms_norm(team, {in.x, layer.post_norm, nullptr, nullptr}, rows, layer.gate_up);
+    auto mlp_in = lazy_rms_norm(team, {in.x, layer.mlp_norm}, rows, layer.gate_up);
     team.parallel_for_ranges(gate_panels, [&](int begin, int end) {
         table_.linear_swiglu(layer.gate_up, mlp_in(),
                              panel_range(team, begin, end, gate_panels, layer.down, down_panels),
@@ -268,7 +277,7 @@ void DecoderStack<S>::logits(const S* x, const int64_t* rows, int count, float* 
     size_t width = static_cast<size_t>(shape_.hidden_size);
     if (normed_.size() < static_cast<size_t>(count) * width) normed_.resize(static_cast<size_t>(count) * width);
     for (int i = 0; i < count; ++i)
-        normalize({x, final_norm_, nullptr, nullptr}, static_cast<int>(rows ? rows[i] : i), 1,
+        normalize({x, final_norm_}, static_cast<int>(rows ? rows[i] : i), 1,
                   normed_.data() + static_cast<size_t>(i) * width);
     Rows<const S> normed{normed_.data(), shape_.hidden_size, count};
     quantizer_.reserve(count);

@@ -1,8 +1,9 @@
 // The decoder's layers as one job of the thread pool.
 //
 // A layer runs in one of two ways, with the same bits. Fused: linear maps include what follows them; for batches
-// without adapters, with our own attention. Unfused: linear maps alternate with per-row operations, adapters included,
-// before and after attention (`pre_attention`, `post_attention`); the attention backend may then be any.
+// without adapters, with our own attention, where layers are as Llama's. Unfused: linear maps alternate with per-row
+// operations, adapters included, before and after attention (`pre_attention`, `post_attention`); the attention backend
+// may then be any.
 #pragma once
 
 #include <memory>
@@ -17,29 +18,41 @@
 
 namespace specserve {
 
+// Tables of angles, as float [positions][rotary_dim]; null if nothing is rotated.
+struct Rotation {
+    const float* cos;
+    const float* sin;
+    int rotary_dim;
+};
+
+// Norms that a layer does not have are null.
 template <typename S>
 struct DecoderLayer {
-    const S* input_norm;  // null if the layer has none
-    const S* aux_norm;    // not null: qkv reads [normed auxiliary input ; normed x]
+    NormWeight<S> input_norm;
+    NormWeight<S> aux_norm;  // not null: qkv reads [normed auxiliary input ; normed x]
     Linear<S> qkv;
-    const S* q_norm;  // null if the model has no QK norm
-    const S* k_norm;
+    NormWeight<S> q_norm, k_norm;
+    bool norms_all_heads;  // as one row, instead of each
     Linear<S> o;
-    const S* post_norm;
+    NormWeight<S> attention_output_norm;
+    NormWeight<S> mlp_norm;
     Linear<S> gate_up;
     Linear<S> down;
+    NormWeight<S> mlp_output_norm;
+    Rotation rotation;
     KVCacheLayer cache;  // null pointers if another attention backend owns the cache
     int window;
 };
+
+enum class Activation { kSilu, kGelu };
 
 struct DecoderShape {
     int hidden_size, intermediate_size;
     HeadShape heads;
     float eps, scale, key_limit;
     int min_key;  // see Attention
-    int rotary_dim;
-    const float* cos;  // [positions][rotary_dim]
-    const float* sin;
+    Activation activation = Activation::kSilu;
+    float residual = 1.0f;  // of what attention and the MLP add
 
     int q_size() const { return heads.num_heads * heads.head_dim; }
     int qkv_size() const { return (heads.num_heads + 2 * heads.num_kv_heads) * heads.head_dim; }
@@ -66,7 +79,7 @@ class DecoderStack {
     using Segments = std::vector<AdapterSegment<S>>;
 
     DecoderStack(const KernelTable<S>& table, KVLayout<S> layout, std::shared_ptr<ThreadPool> pool, DecoderShape shape,
-                 std::vector<DecoderLayer<S>> layers, const S* final_norm, Linear<S> lm_head);
+                 std::vector<DecoderLayer<S>> layers, NormWeight<S> final_norm, Linear<S> lm_head);
 
     // All layers. x: [rows][hidden_size], updated in place. aux: [rows][hidden_size], read by layers that have an
     // auxiliary norm.
@@ -74,7 +87,7 @@ class DecoderStack {
                  const Segments& segments, const S* aux, const std::vector<LayerTap<S>>& taps);
 
     // The same without adapters and taps, where the last output is wanted of some rows only, and of the others their
-    // keys and values: it becomes the first rows of x. `plan` is not read if there is one layer.
+    // keys and values: it becomes the first rows of x. `plan` is not read if there is one layer. Of layers as Llama's.
     void forward_some(S* x, const int64_t* positions, const int64_t* slots, const AttentionPlan& plan, int rows,
                       const S* aux, const RowSubset& last);
 
@@ -113,14 +126,17 @@ class DecoderStack {
                                   int next_panels);
     // The normalized input of a linear map: rows of `width` numbers.
     struct NormedInput {
-        const S *x, *weight;
-        const S *aux, *aux_weight;  // null if there is no auxiliary input
+        const S* x;
+        NormWeight<S> weight;
+        const S* aux = nullptr;  // null if there is no auxiliary input
+        NormWeight<S> aux_weight = {};
 
         int width(int hidden) const { return aux_weight ? 2 * hidden : hidden; }
     };
     static NormedInput attention_input(const DecoderLayer<S>& layer, const S* x, const S* aux) {
         return {x, layer.input_norm, aux, layer.aux_norm};
     }
+    void rms_norm(Rows<const S> x, const NormWeight<S>& weight, int size, Rows<S> out) const;
     void normalize(const NormedInput& in, int begin, int count, S* out) const;
     template <typename Prepare>
     auto prepare_lazily(Team& team, int rows, Inputs<S> inputs, Prepare prepare) const;
@@ -134,6 +150,8 @@ class DecoderStack {
     // Unfused:
     void project_qkv(Team& team, int layer, bool is_first, const Batch& in, S* qkv);
     void finish_layer(Team& team, int layer, const Batch& in, const S* attention_out, const DecoderLayer<S>* next);
+    void norm_all_heads(const DecoderLayer<S>& layer, S* qkv) const;
+    void add_branch(const NormWeight<S>& norm, int begin, int count, S* x);
     template <typename Task>
     void for_each_adapter_run(Team& team, int layer, int rows, Task task);
     void add_adapter(const AdapterLayer<S>* adapter, LowRank<S> AdapterLayer<S>::* projection, Rows<const S> x, S* out,
@@ -144,7 +162,8 @@ class DecoderStack {
     std::shared_ptr<ThreadPool> pool_;
     DecoderShape shape_;
     std::vector<DecoderLayer<S>> layers_;
-    const S* final_norm_;
+    bool is_fusable_;  // all layers
+    NormWeight<S> final_norm_;
     Linear<S> lm_head_;
     Attention<S> attention_;
     std::vector<S> normed_, qkv_, attention_out_, activated_;

@@ -30,6 +30,33 @@ void DecoderStack<S>::add_adapter(const AdapterLayer<S>* adapter, LowRank<S> Ada
     if (adapter) add_low_rank(table_, adapter->*projection, x, {out, out_features, x.count});
 }
 
+template <typename S>
+void DecoderStack<S>::rms_norm(Rows<const S> x, const NormWeight<S>& weight, int size, Rows<S> out) const {
+    if (weight.wide)
+        table_.rms_norm_wide(x, weight.wide, shape_.eps, size, out);
+    else
+        table_.rms_norm(x, weight.rounded, shape_.eps, size, out);
+}
+
+// The queries of a row as one, and its keys.
+template <typename S>
+void DecoderStack<S>::norm_all_heads(const DecoderLayer<S>& layer, S* qkv) const {
+    int q_size = shape_.q_size(), k_size = shape_.heads.num_kv_heads * shape_.heads.head_dim;
+    rms_norm({qkv, q_size, 1}, layer.q_norm, q_size, {qkv, q_size, 1});
+    rms_norm({qkv + q_size, k_size, 1}, layer.k_norm, k_size, {qkv + q_size, k_size, 1});
+}
+
+// x += branch_, in rows [begin, begin + count), after its norm and its multiplier.
+template <typename S>
+void DecoderStack<S>::add_branch(const NormWeight<S>& norm, int begin, int count, S* x) {
+    int hidden = shape_.hidden_size, size = count * hidden;
+    ptrdiff_t at = ptrdiff_t{begin} * hidden;
+    S* branch = branch_.data() + at;
+    if (norm) rms_norm({branch, hidden, count}, norm, hidden, {branch, hidden, count});
+    if (shape_.residual != 1.0f) table_.scale_inplace(branch, shape_.residual, size);
+    table_.add_inplace(branch, x + at, size);
+}
+
 // qkv of in.x, with RoPE applied. The previous layer has normalized x unless this one is the first of the call. Stores
 // keys and values in the cache if in.slots is not null.
 template <typename S>
@@ -53,6 +80,7 @@ void DecoderStack<S>::project_qkv(Team& team, int index, bool is_first, const Ba
         add_adapter(adapter, &AdapterLayer<S>::qkv, {normed + begin * hidden, hidden, count}, qkv + begin * width,
                     shape_.qkv_size());
         for (int r = begin; r < begin + count; ++r) {
+            if (layer.norms_all_heads) norm_all_heads(layer, qkv + r * width);
             for (int h = 0; h < shape_.heads.num_kv_heads; ++h) {
                 apply_qk_norm_and_rope(layer, in.positions[r], h, shape_.heads.group_size(), qkv + r * width);
                 if (in.slots) store_kv(layer, in.slots[r], h, qkv + r * width);
@@ -66,7 +94,7 @@ template <typename S>
 void DecoderStack<S>::finish_layer(Team& team, int index, const Batch& in, const S* attention_out,
                                    const DecoderLayer<S>* next) {
     const DecoderLayer<S>& layer = layers_[static_cast<size_t>(index)];
-    NormedInput mlp_in{in.x, layer.post_norm, nullptr, nullptr};
+    NormedInput mlp_in{in.x, layer.mlp_norm};
     S* x = in.x;
     int rows = in.rows;
     ptrdiff_t hidden = shape_.hidden_size, inter = shape_.intermediate_size, q_size = shape_.q_size();
@@ -76,7 +104,7 @@ void DecoderStack<S>::finish_layer(Team& team, int index, const Batch& in, const
     for_each_adapter_run(team, index, rows, [&](int begin, int count, const AdapterLayer<S>* adapter) {
         add_adapter(adapter, &AdapterLayer<S>::o, {attention_out + begin * q_size, q_size, count},
                     branch + begin * hidden, shape_.hidden_size);
-        table_.add_inplace(branch + begin * hidden, x + begin * hidden, count * shape_.hidden_size);
+        add_branch(layer.attention_output_norm, begin, count, x);
         normalize(mlp_in, begin, count, normed + begin * hidden);
         quantizer_.quantize(table_, layer.gate_up, normed_rows, begin, count);
     });
@@ -88,8 +116,8 @@ void DecoderStack<S>::finish_layer(Team& team, int index, const Batch& in, const
         S* rows_gate_up = gate_up + begin * 2 * inter;
         add_adapter(adapter, &AdapterLayer<S>::gate_up, {normed + begin * hidden, hidden, count}, rows_gate_up,
                     2 * shape_.intermediate_size);
-        table_.silu_and_multiply({rows_gate_up, 2 * inter, count}, shape_.intermediate_size,
-                                 {activated + begin * inter, inter, count});
+        auto activate = shape_.activation == Activation::kGelu ? table_.gelu_and_multiply : table_.silu_and_multiply;
+        activate({rows_gate_up, 2 * inter, count}, shape_.intermediate_size, {activated + begin * inter, inter, count});
         quantizer_.quantize(table_, layer.down, activated_rows, begin, count);
     });
     Inputs<S> down_in = quantizer_.inputs(layer.down, activated_rows);
@@ -99,7 +127,7 @@ void DecoderStack<S>::finish_layer(Team& team, int index, const Batch& in, const
     for_each_adapter_run(team, index, rows, [&](int begin, int count, const AdapterLayer<S>* adapter) {
         add_adapter(adapter, &AdapterLayer<S>::down, {activated + begin * inter, inter, count}, branch + begin * hidden,
                     shape_.hidden_size);
-        table_.add_inplace(branch + begin * hidden, x + begin * hidden, count * shape_.hidden_size);
+        add_branch(layer.mlp_output_norm, begin, count, x);
         copy_taps(in, index + 1, {begin, count, 0, shape_.hidden_size});
         if (!next) return;
         NormedInput input = attention_input(*next, x, in.aux);

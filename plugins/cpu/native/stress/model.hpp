@@ -33,21 +33,21 @@ struct Model {
     DecoderStack<S> stack(const Kernels& kernels, const KVLayout<S>& layout, std::shared_ptr<ThreadPool> pool,
                           KVCacheLayer cache, int window, int min_key) const {
         DecoderLayer<S> layer{};
-        layer.input_norm = layer.k_norm = layer.post_norm = norm.data();
-        layer.q_norm = window ? norm.data() : nullptr;
+        layer.input_norm = layer.k_norm = layer.mlp_norm = {norm.data()};
+        if (window) layer.q_norm = {norm.data()};
         if (has_aux) {
-            layer.aux_norm = norm.data();
-            layer.input_norm = nullptr;
+            layer.aux_norm = {norm.data()};
+            layer.input_norm = {};
         }
+        layer.rotation = {angles.data(), angles.data(), heads.head_dim};
         layer.qkv = linears[0].linear();
         layer.o = linears[1].linear();
         layer.gate_up = linears[2].linear();
         layer.down = linears[3].linear();
         layer.cache = cache;
         layer.window = window;
-        DecoderShape shape{hidden, inter,   heads,          1e-5f,         0.2f,
-                           1e15f,  min_key, heads.head_dim, angles.data(), angles.data()};
-        return DecoderStack<S>(kernel_table<S>(kernels), layout, std::move(pool), shape, {layer, layer}, norm.data(),
+        DecoderShape shape{hidden, inter, heads, 1e-5f, 0.2f, 1e15f, min_key};
+        return DecoderStack<S>(kernel_table<S>(kernels), layout, std::move(pool), shape, {layer, layer}, {norm.data()},
                                linears[4].linear());
     }
 

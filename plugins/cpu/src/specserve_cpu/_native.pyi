@@ -100,6 +100,10 @@ class DtypeModule:
     def silu_and_multiply(machine: Machine, gate_up: Tensor, out: Tensor, /) -> None:
         """gate_up: [T, 2n] -> out: [T, n]."""
 
+    @staticmethod
+    def gelu_and_multiply(machine: Machine, gate_up: Tensor, out: Tensor, /) -> None:
+        """The same with GELU by its tanh approximation."""
+
     class PagedAttention:
         """cache: [layers, 2, slots, kv_heads, head_dim], read and written in place. layout: by_slot, or panels, which
         interleaves sixteen neighbouring slots; or by_slot-int8 or panels-int8, where the cache is int8 and a head has
@@ -138,8 +142,10 @@ class DtypeModule:
         def rows_per_tile(self) -> int: ...
 
     class LayerWeights:
-        """The weights of a layer. q_norm and k_norm are None if the model has no QK norm. With an auxiliary norm, qkv
-        has twice the inputs: the normed auxiliary input, then the normed input."""
+        """The weights of a layer. Norms that it does not have are None; those in float32, beside another dtype,
+        multiply before the rounding. q_norm and k_norm: [head_dim], or of all heads. With an auxiliary norm, qkv has
+        twice the inputs: the normed auxiliary input, then the normed input. cos, sin: [positions, 1, rotary_dim]
+        float32, None where nothing is rotated."""
 
         def __init__(
             self,
@@ -150,16 +156,20 @@ class DtypeModule:
             q_norm: Tensor | None,
             k_norm: Tensor | None,
             o: DtypeModule.PackedLinear,
-            post_norm: Tensor,
+            attention_output_norm: Tensor | None,
+            mlp_norm: Tensor | None,
             gate_up: DtypeModule.PackedLinear,
             down: DtypeModule.PackedLinear,
+            mlp_output_norm: Tensor | None,
+            cos: Tensor | None,
+            sin: Tensor | None,
             window: int,
         ) -> None: ...
 
     class DecoderStack:
-        """The decoder's layers. heads: query heads, KV heads, head_dim; cos, sin: [positions, 1, rotary_dim] float32.
-        Without attention, call `pre_attention` and `post_attention` instead of `forward`. adapters: of rows
-        [begin, end)."""
+        """The decoder's layers. heads: query heads, KV heads, head_dim; positions: how many have angles; activation:
+        silu or gelu_tanh; residual multiplies what attention and the MLP add. Without attention, call `pre_attention`
+        and `post_attention` instead of `forward`. adapters: of rows [begin, end)."""
 
         def __init__(
             self,
@@ -170,10 +180,11 @@ class DtypeModule:
             layers: Sequence[DtypeModule.LayerWeights],
             final_norm: Tensor | None,
             lm_head: DtypeModule.PackedLinear,
-            cos: Tensor,
-            sin: Tensor,
+            positions: int,
             eps: float,
             scale: float,
+            activation: str,
+            residual: float,
         ) -> None: ...
         def forward(
             self,

@@ -121,8 +121,12 @@ def fuse_draft(
 ) -> FusedDraftPass | None:
     """None where a part of it is not ours."""
     decoder, source = head.decoder, head.from_target
-    passes = fuse(machine, decoder, attention)
     norm, target_fc = (source, None) if isinstance(source, TargetNorm) else (None, source)
+    if decoder.config.beyond_llama or (
+        norm is not None and norm.weight is not None and norm.weight.dtype != decoder.dtype
+    ):
+        return None
+    passes = fuse(machine, decoder, attention)
     linears = [each for each in (head.fc, target_fc) if each is not None]
     if passes is None or not isinstance(attention, CpuPagedAttention) or not all(map(is_packed, linears)):
         return None

@@ -25,11 +25,18 @@ if TYPE_CHECKING:
 
     from specserve.api import AdaptableProjection, AttentionBackend
     from specserve.api.batch import Batch
-    from specserve.api.models import DecoderLayer, DecoderModel, Projection
+    from specserve.api.models import DecoderLayer, DecoderModel, Projection, RotaryTable
     from specserve_cpu import _native
     from specserve_cpu.attention import PagedPlan
 
 LANES = 16
+FUSES = frozenset(
+    {
+        *("output norms", "float32 norms", "norms of all heads", "rotations by layer", "gelu_tanh"),
+        *("residual multiplier", "logits divisor", "logit cap"),
+    }
+)
+"""All that layers may have; where they differ from Llama's they take the way of batches with adapters."""
 
 
 class NativePass(ForwardPass):
@@ -46,7 +53,7 @@ class NativePass(ForwardPass):
         if batch.num_scored:
             rows = batch.scored_rows
             self.stack.logits(dlpack(x), None if rows is None else dlpack(rows), dlpack(out))
-        return out
+        return self.model.finished(out)
 
 
 class FusedPass(NativePass):
@@ -114,13 +121,17 @@ def fuse(machine: _native.Machine, model: DecoderModel, attention: AttentionBack
         machine=machine,
         attention=None if own is None else own.native,
         heads=(model.num_heads, model.num_kv_heads, model.head_dim),
-        layers=[layer_weights(module, layer, window) for layer, window in zip(model.layers, windows, strict=True)],
+        layers=[
+            layer_weights(module, layer, rotary, window)
+            for layer, rotary, window in zip(model.layers, model.layer_rotaries, windows, strict=True)
+        ],
         final_norm=model.final_norm,
         lm_head=native_linear(model.lm_head),
-        cos=model.rotary.cos,
-        sin=model.rotary.sin,
+        positions=model.max_model_len,
         eps=model.config.norm_eps,
         scale=model.scale,
+        activation=model.config.activation,
+        residual=model.config.multipliers.residual,
     )
     return SplitPass(model, stack, attention) if own is None else FusedPass(model, stack)
 
@@ -142,7 +153,7 @@ def native_linear(projection: Projection) -> _native.DtypeModule.PackedLinear:
 
 
 def layer_weights(
-    module: type[_native.DtypeModule], layer: DecoderLayer, window: int
+    module: type[_native.DtypeModule], layer: DecoderLayer, rotary: RotaryTable | None, window: int
 ) -> _native.DtypeModule.LayerWeights:
     return module.LayerWeights(
         input_norm=layer.input_norm,
@@ -151,8 +162,12 @@ def layer_weights(
         q_norm=layer.q_norm,
         k_norm=layer.k_norm,
         o=native_linear(layer.o_proj),
-        post_norm=layer.post_attention_norm,
+        attention_output_norm=layer.attention_output_norm,
+        mlp_norm=layer.mlp_norm,
         gate_up=native_linear(layer.gate_up_proj),
         down=native_linear(layer.down_proj),
+        mlp_output_norm=layer.mlp_output_norm,
+        cos=None if rotary is None else rotary.cos,
+        sin=None if rotary is None else rotary.sin,
         window=window,
     )

@@ -14,7 +14,7 @@ from specserve.api.batch import HostAdapters
 from specserve_cpu.adapters import PackedAdapter
 from specserve_cpu.attention import native_module
 from specserve_cpu.draft_head import fuse_draft
-from specserve_cpu.fused import fuse
+from specserve_cpu.fused import FUSES, fuse
 from specserve_cpu.linear import PackedLinear, contiguous_rows, pad_columns, quantise
 from specserve_cpu.options import AUTO, GROUP_SIZES
 from specserve_cpu.sampler import CpuSampler
@@ -37,6 +37,7 @@ class CpuKernels(KernelSet):
     """`specserve.api.KernelSet` for float32 and bfloat16."""
 
     row_tile: int | None = None
+    fuses = FUSES
 
     def __init__(
         self, machine: _native.Machine, dtype: str, weights: Weights = AUTO, activations: Activations = AUTO
@@ -89,6 +90,11 @@ class CpuKernels(KernelSet):
     def silu_and_multiply(self, gate_up: Tensor) -> Tensor:
         out = torch.empty((gate_up.shape[0], gate_up.shape[1] // 2), dtype=gate_up.dtype)
         self.native.silu_and_multiply(self.machine, contiguous_rows(gate_up), out)
+        return out
+
+    def gelu_and_multiply(self, gate_up: Tensor) -> Tensor:
+        out = torch.empty((gate_up.shape[0], gate_up.shape[1] // 2), dtype=gate_up.dtype)
+        self.native.gelu_and_multiply(self.machine, contiguous_rows(gate_up), out)
         return out
 
     def pack_adapter(self, weights: AdapterWeights) -> PackedAdapter:

@@ -109,7 +109,7 @@ class HeadBuilder:
             q_norm=self.optional(name("q_norm")),
             k_norm=self.optional(name("k_norm")),
             o_proj=self.projection(name("o_proj")),
-            post_attention_norm=self.tensor(name("post_attention_norm")),
+            mlp_norm=self.tensor(name("post_attention_norm")),
             gate_up_proj=self.projection(name("gate_up_proj"), name("gate_proj"), name("up_proj")),
             down_proj=self.projection(name("down_proj")),
         )

@@ -42,6 +42,8 @@ def problem(config: ModelConfig, ranks: int) -> str:
         return f"each rank has the same number of query heads, of which this model has {heads}"
     if keys % ranks and ranks % keys:
         return f"ranks have the same number of key heads, or share them evenly; this model has {keys}"
+    if config.qk_norm and config.qk_norm_of == "all heads" and ranks > 1:
+        return "each rank has some heads, and this model norms the queries of all heads together"
     if min(config.intermediate_size, config.vocab_size) < ranks:
         return f"each rank has a part of the inner width {config.intermediate_size} and of the vocabulary"
     return ""

@@ -15,8 +15,8 @@ import torch
 from safetensors.torch import save_file
 
 from specserve.models.families import family_named
-from specserve.models.loader import expected_shapes
 from specserve.models.read_config import parse_config
+from specserve.models.tensor_names import expected_shapes
 from specserve_workbench.testing.toy_tokenizer import EOS_ID, VOCAB_SIZE, write_tokenizer
 
 if TYPE_CHECKING:

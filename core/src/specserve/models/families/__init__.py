@@ -5,10 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from specserve.errors import ModelError
+from specserve.models.families.gemma3 import Gemma3
+from specserve.models.families.granite import Granite
 from specserve.models.families.llama import Llama
 from specserve.models.families.mistral import Mistral
+from specserve.models.families.olmo2 import Olmo2
+from specserve.models.families.olmo3 import Olmo3
+from specserve.models.families.phi3 import Phi3
 from specserve.models.families.qwen2 import Qwen2
 from specserve.models.families.qwen3 import Qwen3
+from specserve.models.families.smollm3 import SmolLM3
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +22,9 @@ if TYPE_CHECKING:
     from specserve.model_files import RawJson
     from specserve.models.family import ModelFamily
 
-BUILT_IN: tuple[ModelFamily, ...] = (Llama(), Mistral(), Qwen2(), Qwen3())
+BUILT_IN: tuple[ModelFamily, ...] = (
+    Llama(), Mistral(), Qwen2(), Qwen3(), Gemma3(), Granite(), Olmo2(), Olmo3(), Phi3(), SmolLM3(),
+)  # fmt: skip
 ARCHITECTURES = {architecture: family for family in BUILT_IN for architecture in family.architectures}
 
 

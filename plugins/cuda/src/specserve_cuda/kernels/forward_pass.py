@@ -90,7 +90,7 @@ class TritonPass(TiledPass):
         self.head_shape = (-1, model.num_heads, model.head_dim)
         self.input_norms = [norm_of(layer.input_norm, eps) for layer in model.layers]
         self.aux_norms = [norm_of(layer.aux_norm, eps) for layer in model.layers]
-        self.output_norms = [AddAndNorm(layer.post_attention_norm, eps) for layer in model.layers]
+        self.mlp_norms = [AddAndNorm(weight, eps) for layer in model.layers if (weight := layer.mlp_norm) is not None]
         self.rotations = [
             RotateAndWrite(model, layer, cache, *slots) for layer, slots in zip(model.layers, cache.slots, strict=True)
         ]
@@ -124,7 +124,7 @@ class TritonPass(TiledPass):
             if attended.shape != q.shape:  # a broadcast would reach the rows of other requests
                 raise BadAnswerError("gave attention of another shape than the queries")
             added = project(layer.o_proj, dense(attended.to(x.dtype)).view(rows, -1), own.added, at)
-            self.output_norms[i](x, added, own.normed)
+            self.mlp_norms[i](x, added, own.normed)
             gate_up = project(layer.gate_up_proj, own.normed, own.gate_up, at)
             self.silu(rows, blocks(self.intermediate_size, SILU_BLOCK), gate_up, own.activated, self.intermediate_size)
             added = project(layer.down_proj, own.activated, own.added, at)

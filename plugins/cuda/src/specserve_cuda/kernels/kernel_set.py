@@ -17,7 +17,7 @@ from specserve_cuda.kernels.linear import TILES, TritonLinear
 from specserve_cuda.kernels.loaded_segments import LoadedSegments
 from specserve_cuda.kernels.lowrank import SegmentedAdd
 from specserve_cuda.kernels.lowrank_tables import PackedAdapter
-from specserve_cuda.kernels.rows import SILU_BLOCK, norm_launch, rotary_kernel, silu_launch
+from specserve_cuda.kernels.rows import SILU_BLOCK, gelu_launch, norm_launch, rotary_kernel, silu_launch
 from specserve_cuda.kernels.sampler import TritonSampler
 from specserve_cuda.launch import Launch, blocks, dense, power_of_2
 
@@ -70,7 +70,7 @@ class CudaKernels(KernelSet):
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         x, size = dense(x), len(weight)
         out = x.new_empty(x.shape)
-        norm_of(x.dtype, size)(x.numel() // size, 1, x, x, weight, out, size, size, eps)
+        norm_of((x.dtype, weight.dtype), size)(x.numel() // size, 1, x, x, weight, out, size, size, eps)
         return out
 
     def rotary(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -90,13 +90,24 @@ class CudaKernels(KernelSet):
         silu_of(gate_up.dtype, size)(len(gate_up), blocks(size, SILU_BLOCK), gate_up, out, size)
         return out
 
+    def gelu_and_multiply(self, gate_up: Tensor) -> Tensor:
+        gate_up, size = dense(gate_up), gate_up.shape[-1] // 2
+        out = gate_up.new_empty((len(gate_up), size))
+        gelu_of(gate_up.dtype, size)(len(gate_up), blocks(size, SILU_BLOCK), gate_up, out, size)
+        return out
+
 
 @cache
-def norm_of(dtype: torch.dtype, size: int) -> Launch:
-    """For all rows of this type and size, which a launch is specialised on."""
+def norm_of(dtypes: tuple[torch.dtype, torch.dtype], size: int) -> Launch:
+    """For all rows and weights of these types and this size, which a launch is specialised on."""
     return norm_launch(size, has_added=False)
 
 
 @cache
 def silu_of(dtype: torch.dtype, size: int) -> Launch:
     return silu_launch()
+
+
+@cache
+def gelu_of(dtype: torch.dtype, size: int) -> Launch:
+    return gelu_launch()

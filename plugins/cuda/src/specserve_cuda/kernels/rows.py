@@ -19,8 +19,11 @@ SILU_BLOCK = 1024
 
 @triton.jit
 def normed(raw: tl.tensor, scale: tl.tensor, gain: tl.tensor) -> tl.tensor:
-    """Rounded before the gain multiplies, as the checkpoints were trained."""
-    return (raw.to(tl.float32) * scale).to(raw.dtype).to(tl.float32) * gain.to(tl.float32)
+    """Rounded before the gain multiplies, as the checkpoints were trained; a gain in float32 multiplies before."""
+    values = raw.to(tl.float32) * scale
+    if gain.dtype == raw.dtype:
+        values = values.to(raw.dtype).to(tl.float32)
+    return values * gain.to(tl.float32)
 
 
 @triton.jit
@@ -200,6 +203,21 @@ def silu_and_multiply_kernel(gate_up: tl.tensor, out: tl.tensor, size: tl.tensor
     tl.store(out + row * size + columns, (activated * up).to(out.dtype.element_ty), mask=inside)
 
 
+@triton.jit
+def gelu_and_multiply_kernel(gate_up: tl.tensor, out: tl.tensor, size: tl.tensor, BLOCK: tl.constexpr) -> None:
+    """The same with GELU by its tanh approximation: x / (1 + e^-2u), u = sqrt(2 / pi) (x + 0.044715 x^3)."""
+    row = tl.program_id(0).to(tl.int64)
+    columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = columns < size
+    source = gate_up + row * 2 * size + columns
+    raw = tl.load(source, mask=inside, other=0.0)
+    up = tl.load(source + size, mask=inside, other=0.0).to(tl.float32)
+    gate = raw.to(tl.float32)
+    twice = gate * (1.5957691 + 0.071354816 * gate * gate)
+    activated = (gate / (1.0 + tl.exp(-twice))).to(raw.dtype).to(tl.float32)
+    tl.store(out + row * size + columns, (activated * up).to(out.dtype.element_ty), mask=inside)
+
+
 def norm_launch(size: int, has_added: bool) -> Launch:
     """Of rows of `size` numbers; the launch options follow from the row's width alone."""
     block = power_of_2(size)
@@ -209,3 +227,7 @@ def norm_launch(size: int, has_added: bool) -> Launch:
 
 def silu_launch() -> Launch:
     return Launch(silu_and_multiply_kernel, {"BLOCK": SILU_BLOCK}, num_warps=4)
+
+
+def gelu_launch() -> Launch:
+    return Launch(gelu_and_multiply_kernel, {"BLOCK": SILU_BLOCK}, num_warps=4)

@@ -170,7 +170,8 @@ def begin_layer(layer: Eagle3Layer | PlainLayer, model: DecoderModel) -> None:
     copy_if_equal(layer.mlp.gate_proj.weight, last.gate_up_proj.weight[last.gate_up_proj.parts["gate_proj"]])
     copy_if_equal(layer.mlp.up_proj.weight, last.gate_up_proj.weight[last.gate_up_proj.parts["up_proj"]])
     copy_if_equal(layer.mlp.down_proj.weight, last.down_proj.weight)
-    copy_if_equal(layer.post_attention_layernorm.weight, last.post_attention_norm)
+    if last.mlp_norm is not None:
+        copy_if_equal(layer.post_attention_layernorm.weight, last.mlp_norm)
 
 
 def behind_final_norm(layer: PlainLayer, target: Target) -> None:
@@ -178,22 +179,23 @@ def behind_final_norm(layer: PlainLayer, target: Target) -> None:
     behind the target's final norm."""
     model = target.model
     input_norm, final_norm = model.layers[-1].input_norm, model.final_norm
-    assert input_norm is not None, "a target's layers have a norm at their input"
-    assert final_norm is not None, "so has every whole model before its head"
+    assert final_norm is not None, "every whole model has a norm before its head"
     last = model.num_layers
     sample = torch.arange(min(SAMPLE, model.vocab_size), device=final_norm.device)[None]
     size = target.features(sample, (last,)).hidden[last].float().square().mean(-1).sqrt().median()
     attention, gain = layer.self_attn, final_norm.float()
     for projection in (attention.q_proj, attention.k_proj, attention.v_proj):
-        projection.weight.mul_(input_norm.float() / torch.where(gain.abs() < SMALL, SMALL, gain))
+        before = torch.ones_like(gain) if input_norm is None else input_norm.float()
+        projection.weight.mul_(before / torch.where(gain.abs() < SMALL, SMALL, gain))
     for projection in (attention.o_proj, layer.mlp.down_proj):
         projection.weight.mul_((gain / size)[:, None])
 
 
 def copy_norm(norm: nn.Module, weight: Tensor | None) -> None:
+    """Where the target has one there."""
     assert isinstance(norm, Norm), "the layer has a norm there"
-    assert weight is not None, "so has every whole model"
-    norm.weight.copy_(weight)
+    if weight is not None:
+        norm.weight.copy_(weight)
 
 
 def copy_if_equal(mine: Tensor, theirs: Tensor) -> None:

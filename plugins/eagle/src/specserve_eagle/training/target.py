@@ -55,14 +55,14 @@ class Target:
 
     def _features(self, ids: Tensor, layers: tuple[int, ...]) -> Features:
         model, (B, T) = self.model, ids.shape
-        rotation = model.rotation(torch.arange(T, device=ids.device).repeat(B))
+        rotations = model.rotations(torch.arange(T, device=ids.device).repeat(B))
         masks = {window: window_mask(T, window, ids.device) for window in set(model.sliding_windows)}
         x = model.embed(ids.flatten())
         hidden: dict[int, Tensor] = {}
         for layer in range(model.num_layers):
             if layer in layers:
                 hidden[layer] = x.view(B, T, -1).clone()
-            q, k, v = model.attention_input(layer, x, rotation, NO_BATCH)
+            q, k, v = model.attention_input(layer, x, rotations[layer], NO_BATCH)
             attended = dense_attention(q, k, v, (B, T), masks[model.sliding_windows[layer]], model.scale)
             x = model.attention_output(layer, x, attended, NO_BATCH)
         if model.num_layers in layers:

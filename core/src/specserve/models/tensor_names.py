@@ -1,0 +1,69 @@
+"""The tensors that a decoder reads, by their names in Hugging Face's Llama: their shapes, and the norms of a layer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from specserve.models.config import ModelConfig, NormPlaces
+
+NORMS: dict[NormPlaces, dict[str, str]] = {
+    "before": {"input_norm": "input_layernorm", "mlp_norm": "post_attention_layernorm"},
+    "around": {
+        "input_norm": "input_layernorm",
+        "attention_output_norm": "post_attention_layernorm",
+        "mlp_norm": "pre_feedforward_layernorm",
+        "mlp_output_norm": "post_feedforward_layernorm",
+    },
+    "after": {
+        "attention_output_norm": "post_attention_layernorm",
+        "mlp_output_norm": "post_feedforward_layernorm",
+    },
+}
+"""The checkpoint's names of the norms of a `DecoderLayer`."""
+
+
+def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """Every tensor of the checkpoint with its shape."""
+    hidden, inner = config.hidden_size, config.intermediate_size
+    shapes: dict[str, tuple[int, ...]] = {
+        "model.embed_tokens.weight": (config.vocab_size, hidden),
+        "model.norm.weight": (hidden,),
+    }
+    if not config.tied:
+        shapes["lm_head.weight"] = (config.vocab_size, hidden)
+    q_size, kv_size = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
+    linears = {
+        "self_attn.q_proj": (q_size, hidden, config.qkv_bias),
+        "self_attn.k_proj": (kv_size, hidden, config.qkv_bias),
+        "self_attn.v_proj": (kv_size, hidden, config.qkv_bias),
+        "self_attn.o_proj": (hidden, q_size, config.o_bias),
+        "mlp.gate_proj": (inner, hidden, config.mlp_bias),
+        "mlp.up_proj": (inner, hidden, config.mlp_bias),
+        "mlp.down_proj": (hidden, inner, config.mlp_bias),
+    }
+    norms = dict.fromkeys(NORMS[config.norm_places].values(), hidden)
+    if config.qk_norm:
+        of_head = config.qk_norm_of == "head"
+        norms |= {
+            "self_attn.q_norm": config.head_dim if of_head else q_size,
+            "self_attn.k_norm": config.head_dim if of_head else kv_size,
+        }
+    for layer in range(config.num_layers):
+        prefix = f"model.layers.{layer}."
+        shapes |= {f"{prefix}{name}.weight": (size,) for name, size in norms.items()}
+        shapes |= {f"{prefix}{name}.weight": (rows, columns) for name, (rows, columns, _) in linears.items()}
+        shapes |= {f"{prefix}{name}.bias": (rows,) for name, (rows, _, biased) in linears.items() if biased}
+    return shapes
+
+
+def rows_of(paths: Sequence[str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, slice]:
+    """Where stacked linear maps have their outputs, by the last part of their paths."""
+    slices, start = {}, 0
+    for path in paths:
+        rows = shapes[f"{path}.weight"][0]
+        slices[path.rpartition(".")[2]] = slice(start, start + rows)
+        start += rows
+    return slices

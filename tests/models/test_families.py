@@ -1,0 +1,98 @@
+"""The families whose layers are not Llama's: absent keys, larger matrices, and the promise on every kernel set."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from naive_forward import forward, load
+from transformers import AutoModelForCausalLM
+
+from specserve.errors import ModelError
+from specserve.models.read_config import read_config
+from specserve_workbench.testing.drafters import NoisyDrafter
+from specserve_workbench.testing.engines import make_engine, run
+from specserve_workbench.testing.requests import TOY_VOCAB, varied_requests
+from specserve_workbench.testing.toy import write_checkpoint
+
+FAMILIES = ("gemma3_text", "granite", "olmo2", "olmo3", "phi3", "smollm3")
+PROMPT = [(11 * i + 3) % 300 for i in range(70)]
+
+
+def change(path, **values):
+    """None removes the key."""
+    file = path / "config.json"
+    found = {**json.loads(file.read_text()), **values}
+    file.write_text(json.dumps({key: value for key, value in found.items() if value is not None}))
+
+
+@pytest.mark.parametrize("key", ["rms_norm_eps", "rope_theta", "hidden_act", "tie_word_embeddings", "layer_types"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_key_that_is_absent_means_what_it_does_in_transformers(tmp_path, family, key):
+    given = {"rms_norm_eps": 1e-1} if key == "rms_norm_eps" else {}
+    path = write_checkpoint(tmp_path, architecture=family, num_hidden_layers=2, **given)
+    change(path, **{key: None})
+    theirs = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager").eval()
+    torch.testing.assert_close(forward(load(path), PROMPT), theirs(torch.tensor([PROMPT])).logits[0], atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("arithmetic", ["torch-float32", "torch-bfloat16", "cpu-float32", "cpu-bfloat16"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_drafts_chunks_and_neighbours_change_nothing(tmp_path, family, arithmetic):
+    kernels, dtype = arithmetic.split("-")
+    path, requests = write_checkpoint(tmp_path / "model", architecture=family), varied_requests(12)
+    options = {"dtype": dtype, "plugins": ("cpu",) if kernels == "cpu" else ()}
+    alone = run(path, requests, max_num_seqs=1, prefix_cache=False, **options)
+    noisy = NoisyDrafter(alone.tokens(), p=0.8, max_width=6, vocab_size=TOY_VOCAB)
+    drafted = run(path, requests, noisy, max_num_batched_tokens=24, **options)
+    assert drafted.decided() == alone.decided()
+    assert drafted.metrics.num_accepted_tokens > 20
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_missing_tensor_is_named(tmp_path, family):
+    path = write_checkpoint(tmp_path / "model", architecture=family)
+    change(path, num_hidden_layers=3, layer_types=None, no_rope_layers=None)
+    with pytest.raises(ModelError, match=r"tensor model\.layers\.2\.\S+ is missing"):
+        make_engine(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"intermediate_size": 256}, r"gate_up_proj.weight has 640 rows, but config.json says 512"),
+        ({"intermediate_size": 384}, r"gate_up_proj.weight has 640 rows, but config.json says 768"),
+        ({"num_key_value_heads": 1}, r"qkv_proj.weight has 256 rows, but config.json says 192"),
+        ({"hidden_size": 64}, r"has shape \[\d+, 128\], but config.json says"),
+    ],
+    ids=str,
+)
+def test_a_larger_matrix_of_another_size_is_refused(tmp_path, changes, message):
+    path = write_checkpoint(tmp_path / "model", architecture="phi3")
+    change(path, **changes)
+    with pytest.raises(ModelError, match=message):
+        make_engine(path)
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "message"),
+    [
+        ("smollm3", {"no_rope_layers": [1]}, r"no_rope_layers must have a 1 for each layer that rotates.*got \[1\]"),
+        ("smollm3", {"no_rope_layers": [1, 2]}, r"no_rope_layers must have a 1 .*got \[1, 2\]"),
+        ("smollm3", {"no_rope_layers": None, "no_rope_layer_interval": 0}, "no_rope_layer_interval must be .*got 0"),
+        ("gemma3_text", {"hidden_activation": "gelu"}, "hidden_activation must be gelu_pytorch_tanh; got 'gelu'"),
+        ("gemma3_text", {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping = 50.0 is not implemented"),
+        ("gemma3_text", {"use_bidirectional_attention": True}, "use_bidirectional_attention = True is not implemented"),
+        ("gemma3_text", {"layer_types": ["full_attention"]}, "layer_types must name .* each of the 2 layers"),
+        ("gemma3_text", {"rope_parameters": {"rope_theta": 1e6}}, "rope_parameters must have an object for each"),
+        ("gemma3_text", {"layer_types": None, "sliding_window_pattern": 0}, "sliding_window_pattern must be .*got 0"),
+        ("olmo3", {"rope_scaling": {"rope_type": "linear", "factor": "x"}}, "rope_parameters.*factor"),
+    ],
+    ids=str,
+)
+def test_what_a_file_cannot_say_is_refused_by_name(tmp_path, family, changes, message):
+    path = write_checkpoint(tmp_path / "model", architecture=family)
+    change(path, **changes)
+    with pytest.raises(ModelError, match=message):
+        read_config(path)
