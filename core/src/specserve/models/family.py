@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from specserve.errors import ModelError
 from specserve.models.config import Activation, Multipliers, NormPlaces
 from specserve.models.decoder import DecoderModel
 from specserve.models.windows import refuse_windows
@@ -39,6 +40,14 @@ class LayerTraits(NamedTuple):
     norm_offset: float = 0.0
     activation: Activation = "silu"
     multipliers: Multipliers = Multipliers()
+
+
+def positive(raw: RawJson, key: str) -> float:
+    """A number of config.json that the arithmetic multiplies or divides by. Raises ModelError."""
+    value = raw.get(key)
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf"):
+        return float(value)
+    raise ModelError(f"config.json: {key} must be a positive number; got {value!r}. Correct the file.")
 
 
 class StoredAs(NamedTuple):

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from specserve.models.config import Multipliers
-from specserve.models.family import LayerTraits, ModelFamily
+from specserve.models.family import LayerTraits, ModelFamily, positive
 from specserve.models.kinds_of_layers import kinds, main_rotation, rotations, windows
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from specserve.model_files import RawJson
 
+CAP = "final_logit_softcapping"
 BASES = {"full_attention": ("rope_theta", 1_000_000.0), "sliding_attention": ("rope_local_base_freq", 10_000.0)}
 
 
@@ -28,7 +29,7 @@ class Gemma3(ModelFamily):
     reads = (
         "hidden_activation",
         "query_pre_attn_scalar",
-        "final_logit_softcapping",
+        CAP,
         "rope_local_base_freq",
         "sliding_window_pattern",
         "_sliding_window_pattern",
@@ -57,9 +58,9 @@ class Gemma3(ModelFamily):
             norm_offset=1.0,
             activation="gelu_tanh",
             multipliers=Multipliers(
-                embedding=math.sqrt(raw["hidden_size"]),
-                attention=raw["query_pre_attn_scalar"] ** -0.5,
-                logit_cap=raw.get("final_logit_softcapping"),
+                embedding=math.sqrt(positive(raw, "hidden_size")),
+                attention=1 / math.sqrt(positive(raw, "query_pre_attn_scalar")),
+                logit_cap=None if raw.get(CAP) is None else positive(raw, CAP),
             ),
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from specserve.models.config import Multipliers
-from specserve.models.family import LayerTraits, ModelFamily
+from specserve.models.family import LayerTraits, ModelFamily, positive
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,9 +30,9 @@ class Granite(ModelFamily):
     def traits(self, raw: RawJson) -> LayerTraits:
         biased = raw.get("attention_bias", False)
         scales = Multipliers(
-            embedding=raw["embedding_multiplier"],
-            attention=raw["attention_multiplier"],
-            residual=raw["residual_multiplier"],
-            logits_divisor=raw["logits_scaling"],
+            embedding=positive(raw, "embedding_multiplier"),
+            attention=positive(raw, "attention_multiplier"),
+            residual=positive(raw, "residual_multiplier"),
+            logits_divisor=positive(raw, "logits_scaling"),
         )
         return LayerTraits(qkv_bias=biased, o_bias=biased, mlp_bias=raw.get("mlp_bias", False), multipliers=scales)
