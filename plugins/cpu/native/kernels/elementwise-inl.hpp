@@ -1,29 +1,26 @@
 // Elementwise operations on rows.
 
-// gate_up: [count][2 * size] -> out: [count][size]
-template <typename S>
-static void silu_and_multiply(Rows<const S> gate_up, int size, Rows<S> out) {
+// gate_up: [count][2 * size] -> out: [count][size], the activated gates times the ups.
+template <typename S, typename Activate>
+INLINE void activate_and_multiply(Rows<const S> gate_up, int size, Rows<S> out, Activate activate) {
     for (int r = 0; r < gate_up.count; ++r) {
         const S* gate = gate_up.data + r * gate_up.stride;
         S* to = out.data + r * out.stride;
         for (int i = 0; i < size; i += kLanes) {
             int n = size - i < kLanes ? size - i : kLanes;
-            store(to + i, swiglu(load(gate + i, n), load(gate + size + i, n), to), n);
+            store(to + i, mul(round_to(activate(load(gate + i, n)), to), load(gate + size + i, n)), n);
         }
     }
 }
 
-// The same with GELU.
+template <typename S>
+static void silu_and_multiply(Rows<const S> gate_up, int size, Rows<S> out) {
+    activate_and_multiply(gate_up, size, out, [](Vec gate) { return silu(gate); });
+}
+
 template <typename S>
 static void gelu_and_multiply(Rows<const S> gate_up, int size, Rows<S> out) {
-    for (int r = 0; r < gate_up.count; ++r) {
-        const S* gate = gate_up.data + r * gate_up.stride;
-        S* to = out.data + r * out.stride;
-        for (int i = 0; i < size; i += kLanes) {
-            int n = size - i < kLanes ? size - i : kLanes;
-            store(to + i, mul(round_to(gelu_tanh(load(gate + i, n)), to), load(gate + size + i, n)), n);
-        }
-    }
+    activate_and_multiply(gate_up, size, out, [](Vec gate) { return gelu_tanh(gate); });
 }
 
 // x *= scale

@@ -22,7 +22,7 @@ from specserve_cuda.kernels.sampler import TritonSampler
 from specserve_cuda.launch import Launch, blocks, dense, power_of_2
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from torch import Tensor
 
@@ -85,16 +85,18 @@ class CudaKernels(KernelSet):
         return out
 
     def silu_and_multiply(self, gate_up: Tensor) -> Tensor:
-        gate_up, size = dense(gate_up), gate_up.shape[-1] // 2
-        out = gate_up.new_empty((len(gate_up), size))
-        silu_of(gate_up.dtype, size)(len(gate_up), blocks(size, SILU_BLOCK), gate_up, out, size)
-        return out
+        return activated(gate_up, silu_of)
 
     def gelu_and_multiply(self, gate_up: Tensor) -> Tensor:
-        gate_up, size = dense(gate_up), gate_up.shape[-1] // 2
-        out = gate_up.new_empty((len(gate_up), size))
-        gelu_of(gate_up.dtype, size)(len(gate_up), blocks(size, SILU_BLOCK), gate_up, out, size)
-        return out
+        return activated(gate_up, gelu_of)
+
+
+def activated(gate_up: Tensor, launch_of: Callable[[torch.dtype, int], Launch]) -> Tensor:
+    """gate_up: [T, 2n] -> [T, n]."""
+    gate_up, size = dense(gate_up), gate_up.shape[-1] // 2
+    out = gate_up.new_empty((len(gate_up), size))
+    launch_of(gate_up.dtype, size)(len(gate_up), blocks(size, SILU_BLOCK), gate_up, out, size)
+    return out
 
 
 @cache

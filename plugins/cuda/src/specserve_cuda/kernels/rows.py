@@ -190,8 +190,11 @@ def write_kernel(
 
 
 @triton.jit
-def silu_and_multiply_kernel(gate_up: tl.tensor, out: tl.tensor, size: tl.tensor, BLOCK: tl.constexpr) -> None:
-    """out = silu(gate) * up; silu is rounded to the dtype before the product, as two torch calls would."""
+def store_activated(
+    gate_up: tl.tensor, out: tl.tensor, size: tl.tensor, GELU: tl.constexpr, BLOCK: tl.constexpr
+) -> None:
+    """out = x / (1 + e^-v) * up, for the gate x: v is x in SiLU, and 2 sqrt(2 / pi) (x + 0.044715 x^3) in GELU by its
+    tanh approximation. What is activated is rounded to the dtype before the product, as two torch calls would."""
     row = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = columns < size
@@ -199,23 +202,21 @@ def silu_and_multiply_kernel(gate_up: tl.tensor, out: tl.tensor, size: tl.tensor
     raw = tl.load(source, mask=inside, other=0.0)
     up = tl.load(source + size, mask=inside, other=0.0).to(tl.float32)
     gate = raw.to(tl.float32)
-    activated = (gate / (1.0 + tl.exp(-gate))).to(raw.dtype).to(tl.float32)
+    exponent = gate
+    if GELU:
+        exponent = gate * (1.5957691 + 0.071354816 * gate * gate)
+    activated = (gate / (1.0 + tl.exp(-exponent))).to(raw.dtype).to(tl.float32)
     tl.store(out + row * size + columns, (activated * up).to(out.dtype.element_ty), mask=inside)
 
 
 @triton.jit
+def silu_and_multiply_kernel(gate_up: tl.tensor, out: tl.tensor, size: tl.tensor, BLOCK: tl.constexpr) -> None:
+    store_activated(gate_up, out, size, False, BLOCK)
+
+
+@triton.jit
 def gelu_and_multiply_kernel(gate_up: tl.tensor, out: tl.tensor, size: tl.tensor, BLOCK: tl.constexpr) -> None:
-    """The same with GELU by its tanh approximation: x / (1 + e^-2u), u = sqrt(2 / pi) (x + 0.044715 x^3)."""
-    row = tl.program_id(0).to(tl.int64)
-    columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    inside = columns < size
-    source = gate_up + row * 2 * size + columns
-    raw = tl.load(source, mask=inside, other=0.0)
-    up = tl.load(source + size, mask=inside, other=0.0).to(tl.float32)
-    gate = raw.to(tl.float32)
-    twice = gate * (1.5957691 + 0.071354816 * gate * gate)
-    activated = (gate / (1.0 + tl.exp(-twice))).to(raw.dtype).to(tl.float32)
-    tl.store(out + row * size + columns, (activated * up).to(out.dtype.element_ty), mask=inside)
+    store_activated(gate_up, out, size, True, BLOCK)
 
 
 def norm_launch(size: int, has_added: bool) -> Launch:
