@@ -1,15 +1,11 @@
 """The engine's process: `python -m specserve_server.engine_process FD`, started by the server with one end of a
 socket. It ends when the server says so, and at once when the server has ended, however that was.
-
-Signals of the terminal and of supervisors, which reach all processes of a service, are left to the server.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import signal
-import socket
 import sys
 import threading
 from typing import TYPE_CHECKING
@@ -17,21 +13,23 @@ from typing import TYPE_CHECKING
 from specserve.errors import SpecserveError
 from specserve.loading_thread import exit_at_once, is_loading
 from specserve.tracing import start_tracing
-from specserve_checks.struct_tables import build_struct_tables
 from specserve_server.app.json_lines import convert_handlers_of_libraries, is_in_json
 from specserve_server.app.log_lines import log_to_stderr
 from specserve_server.engine_process import frames
 from specserve_server.engine_process.channel import Channel
 from specserve_server.engine_process.further_servers import further_servers
 from specserve_server.engine_process.host import EngineHost
+from specserve_server.engine_process.launched import begin
 from specserve_server.engine_process.loaded import loaded_frame
 from specserve_server.engine_process.private_directory import engine_socket, private_directory, routes_socket
 from specserve_server.engine_process.route_server import served_routes
 from specserve_server.engine_process.sent_errors import sent
 from specserve_server.engines.in_process import attach_in_process
-from specserve_server.engines.load import announcements, load_engine, trace_crashes
+from specserve_server.engines.load import announcements, load_engine
 
 if TYPE_CHECKING:
+    import socket
+
     from specserve.engine.async_engine import AsyncEngine
     from specserve_server.engines.attached import AttachedEngine
 
@@ -114,11 +112,7 @@ def exit_soon() -> None:
 
 
 def main() -> int:
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    trace_crashes()
-    build_struct_tables()
-    end = socket.socket(fileno=int(sys.argv[1]))
+    end = begin()
     asyncio.run(serve(end))
     if is_loading():
         exit_at_once(1)

@@ -1,24 +1,22 @@
 """A further process: `python -m specserve_server.http_process FD`, started by the first one with one end of a socket.
 It ends when the first process says so, and at once when that has ended, however that was.
-
-Signals of the terminal and of supervisors, which reach all processes of a service, are left to the first process.
 """
 
 from __future__ import annotations
 
 import asyncio
-import signal
-import socket
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from specserve.command.exit_codes import run_command
 from specserve.loading_thread import exit_at_once
-from specserve_checks.struct_tables import build_struct_tables
 from specserve_server.engine_process.channel import Channel
-from specserve_server.engines.load import trace_crashes
+from specserve_server.engine_process.launched import begin
 from specserve_server.http_process import frames
 from specserve_server.http_process.service import Asked, serve
+
+if TYPE_CHECKING:
+    import socket
 
 
 class Process:
@@ -61,11 +59,7 @@ async def run(end: socket.socket) -> int:
 
 
 def main() -> int:
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    trace_crashes()
-    build_struct_tables()
-    end = socket.socket(fileno=int(sys.argv[1]))
+    end = begin()
     return run_command(lambda: asyncio.run(run(end)))
 
 
