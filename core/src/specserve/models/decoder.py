@@ -87,14 +87,16 @@ class DecoderModel:
         self.num_heads = config.num_heads
         self.num_kv_heads = config.num_kv_heads
         self.head_dim = config.head_dim
-        scale = config.multipliers.attention
-        self.scale = config.head_dim**-0.5 if scale is None else scale
+        of_scores = config.multipliers.attention
+        self.scale = config.head_dim**-0.5 if of_scores is None else of_scores
         self.sliding_windows = config.sliding_windows
         self.max_model_len = rotary.cos.shape[0]
         self.dtype = weights.embedding.dtype
         self.device = weights.embedding.device
         self.projections: Mapping[str, AdaptableProjection] = weights.projections
         self.embedding = weights.embedding
+        scale = config.multipliers.embedding
+        self.embedding_scale = None if scale == 1.0 else torch.tensor(scale, dtype=self.dtype, device=self.device)
         self.part, self.read_whole = weights.part, weights.read_whole
         self.layers = weights.layers
         self.final_norm = weights.final_norm
@@ -107,8 +109,7 @@ class DecoderModel:
     def embed(self, ids: Tensor) -> Tensor:
         """ids: [T] int64 -> [T, H]."""
         rows = self.part.embed(self.embedding, ids)
-        scale = self.config.multipliers.embedding
-        return rows if scale == 1.0 else rows * torch.tensor(scale, dtype=self.dtype, device=self.device)
+        return rows if self.embedding_scale is None else rows * self.embedding_scale
 
     def whole_embedding(self) -> Tensor:
         """[V, H], read again where this process has a part of it."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from specserve.models.config import Multipliers
-from specserve.models.family import LayerTraits, ModelFamily, positive
+from specserve.models.families.llama import Llama
+from specserve.models.family import LayerTraits, positive
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from specserve.model_files import RawJson
 
 
-class Granite(ModelFamily):
+class Granite(Llama):
     """A Llama with four multipliers."""
 
     name = "granite"
@@ -28,11 +29,10 @@ class Granite(ModelFamily):
     }
 
     def traits(self, raw: RawJson) -> LayerTraits:
-        biased = raw.get("attention_bias", False)
         scales = Multipliers(
             embedding=positive(raw, "embedding_multiplier"),
             attention=positive(raw, "attention_multiplier"),
             residual=positive(raw, "residual_multiplier"),
             logits_divisor=positive(raw, "logits_scaling"),
         )
-        return LayerTraits(qkv_bias=biased, o_bias=biased, mlp_bias=raw.get("mlp_bias", False), multipliers=scales)
+        return super().traits(raw)._replace(multipliers=scales)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from specserve.errors import ModelError
-from specserve.models.family import LayerTraits, ModelFamily
+from specserve.models.families.llama import Llama
 from specserve.models.windows import SLIDING, by_layer_types, refuse_contradiction
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from specserve.model_files import RawJson
 
 
-class SmolLM3(ModelFamily):
+class SmolLM3(Llama):
     """A Llama that rotates nothing in every fourth layer (Yang et al., 2025: "Rope to Nope and Back Again")."""
 
     name = "smollm3"
@@ -27,10 +27,6 @@ class SmolLM3(ModelFamily):
         "tie_word_embeddings": True,
     }
     toy: Mapping[str, object] = {"no_rope_layers": [1, 0], "pad_token_id": 0}
-
-    def traits(self, raw: RawJson) -> LayerTraits:
-        biased = raw.get("attention_bias", False)
-        return LayerTraits(qkv_bias=biased, o_bias=biased, mlp_bias=raw.get("mlp_bias", False))
 
     def sliding_windows(self, raw: RawJson, num_layers: int, where: str) -> tuple[int | None, ...]:
         if raw.get("layer_types") is None:
