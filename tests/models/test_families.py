@@ -10,7 +10,10 @@ from naive_forward import forward, load
 from transformers import AutoModelForCausalLM
 
 from specserve.errors import ModelError
+from specserve.kernels.torch_kernels import TorchKernels
+from specserve.models.loader import load_model
 from specserve.models.read_config import read_config
+from specserve.models.tiled import forward_pass
 from specserve_workbench.testing.drafters import NoisyDrafter
 from specserve_workbench.testing.engines import make_engine, run
 from specserve_workbench.testing.requests import TOY_VOCAB, varied_requests
@@ -102,3 +105,25 @@ def test_what_a_file_cannot_say_is_refused_by_name(tmp_path, family, changes, me
     change(path, **changes)
     with pytest.raises(ModelError, match=message):
         read_config(path)
+
+
+@pytest.mark.parametrize("family", ["llama", "phi3", *(name for name in FAMILIES if name != "phi3")])
+def test_a_kernel_set_fuses_only_layers_whose_traits_it_knows(tmp_path, family):
+    class Fusing(TorchKernels):
+        def fuse(self, model, attention):
+            return "fused"
+
+    kernels = Fusing()
+    model = load_model(write_checkpoint(tmp_path, architecture=family), kernels=kernels)
+    is_as_llama = family in ("llama", "phi3")
+    assert (forward_pass(model, kernels, None) == "fused") == is_as_llama
+    kernels.fuses = model.config.beyond_llama
+    assert forward_pass(model, kernels, None) == "fused"
+    assert bool(kernels.fuses) != is_as_llama
+
+
+def test_an_unknown_setting_of_one_rotation_is_named_with_its_kind(tmp_path):
+    path = write_checkpoint(tmp_path, architecture="gemma3_text")
+    settings = {"full_attention": {"rope_theta": 1e6, "colour": 3}, "sliding_attention": {"rope_theta": 1e4}}
+    change(path, rope_parameters=settings)
+    assert read_config(path).unknown_fields == ("rope_parameters.full_attention.colour",)
