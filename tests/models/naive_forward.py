@@ -8,6 +8,7 @@ import torch
 
 from specserve.kernels.torch_kernels import TorchKernels
 from specserve.models.loader import load_model
+from specserve.models.projection import BatchRows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,13 +31,16 @@ def forward(model: DecoderModel, token_ids: Sequence[int]) -> Tensor:
     ids = torch.tensor([*token_ids, *[0] * (num_rows - len(token_ids))])
     positions = torch.arange(num_rows).clamp(max=model.max_model_len - 1)
     tiles = [slice(start, start + TILE) for start in range(0, num_rows, TILE)]
+    places = [BatchRows(tile, None) for tile in tiles]
     rotations = [model.rotations(positions[tile]) for tile in tiles]
     x = torch.cat([model.embed(ids[tile]) for tile in tiles])
     for layer in range(model.num_layers):
-        pieces = [model.attention_input(layer, x[t], r[layer], t) for t, r in zip(tiles, rotations, strict=True)]
+        pieces = [
+            model.attention_input(layer, x[at.rows], r[layer], at) for at, r in zip(places, rotations, strict=True)
+        ]
         q, k, v = (torch.cat(parts) for parts in zip(*pieces, strict=True))
         attn = attention(model, q, k, v, model.sliding_windows[layer])
-        x = torch.cat([model.attention_output(layer, x[t], attn[t], t) for t in tiles])
+        x = torch.cat([model.attention_output(layer, x[t], attn[t], at) for t, at in zip(tiles, places, strict=True)])
     return torch.cat([model.head(x[t]) for t in tiles])[: len(token_ids)]
 
 

@@ -19,7 +19,10 @@ from specserve_workbench.testing.engines import make_engine, run
 from specserve_workbench.testing.requests import TOY_VOCAB, varied_requests
 from specserve_workbench.testing.toy import write_checkpoint
 
-FAMILIES = ("gemma3_text", "granite", "olmo2", "olmo3", "phi3", "smollm3")
+FAMILIES = (
+    *("gemma3_text", "granite", "olmo2", "olmo3", "phi3", "smollm3"),
+    *("granitemoe", "mixtral", "olmoe", "qwen3_moe"),
+)
 PROMPT = [(11 * i + 3) % 300 for i in range(70)]
 
 

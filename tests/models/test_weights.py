@@ -11,7 +11,7 @@ from naive_forward import forward, load
 from safetensors.torch import load_file
 
 from specserve.errors import ModelError
-from specserve.models.checkpoint import Checkpoint
+from specserve.models.checkpoint import Checkpoint, View
 from specserve.models.open_weights import open_weights
 from specserve.models.safetensors_header import INDEX, SINGLE
 from specserve_workbench.testing.toy import write_checkpoint
@@ -152,7 +152,7 @@ def test_some_rows_of_a_part_are_those_of_the_whole(tmp_path):
     path = write_checkpoint(tmp_path)
     whole = load_file(path / SINGLE)[Q_PROJ]
     checkpoint = Checkpoint(open_weights(path))
-    checkpoint.split(Q_PROJ, {"head": slice(0, 40), "tail": slice(40, None)})
+    checkpoint.split({"head": View(Q_PROJ, slice(0, 40)), "tail": View(Q_PROJ, slice(40, None))})
     assert checkpoint.find("tail").shape == (len(whole) - 40, whole.shape[1])
     assert torch.equal(checkpoint.rows("tail", slice(5, 9)), whole[45:49])
     assert torch.equal(checkpoint.rows("head", slice(30, None)), whole[30:40])

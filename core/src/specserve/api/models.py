@@ -5,8 +5,10 @@ from specserve.kernels.torch_kernels import TorchKernels
 from specserve.models.config import ModelConfig, Multipliers
 from specserve.models.decoder import DecoderLayer, DecoderModel, DecoderWeights, Rotation
 from specserve.models.draft_head import DraftHead, TargetNorm
+from specserve.models.experts_config import ExpertsConfig
 from specserve.models.family import LayerTraits, ModelFamily, StoredAs
 from specserve.models.lowrank_delta import LowRankDelta
+from specserve.models.mlp import DenseMlp, MixtureOfExperts, Mlp, dense_mlp
 from specserve.models.part import WHOLE_MODEL, ModelPart
 from specserve.models.projection import NO_BATCH, BatchRows, Projection
 from specserve.models.quantised import dense
@@ -36,9 +38,13 @@ __all__ = [
     "DecoderLayer",
     "DecoderModel",
     "DecoderWeights",
+    "DenseMlp",
     "DraftHead",
+    "ExpertsConfig",
     "LayerTraits",
     "LowRankDelta",
+    "MixtureOfExperts",
+    "Mlp",
     "ModelConfig",
     "ModelFamily",
     "ModelPart",
@@ -59,6 +65,7 @@ __all__ = [
     "WeightSource",
     "copy_tap",
     "dense",
+    "dense_mlp",
     "expect",
     "forward_pass",
     "inference",

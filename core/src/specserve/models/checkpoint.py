@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from specserve.errors import ModelError
-from specserve.models.quantised import columns_of
+from specserve.models.quantised import columns_of, dense
 from specserve.models.weight_format import (
     ALL_ROWS,
     DOWNLOAD_AGAIN,
@@ -34,10 +34,11 @@ WHOLE = TensorPart()
 
 
 class View(NamedTuple):
-    """A tensor that the file has under another name, or some rows of it."""
+    """A tensor that the file has under another name, or some rows of it, or of one of the matrices that it stacks."""
 
     stored: str
     rows: slice = ALL_ROWS
+    of_stack: int | None = None
 
 
 class Checkpoint:
@@ -59,6 +60,8 @@ class Checkpoint:
         if (view := self._views.get(name)) is None:
             raise missing_tensor(self.path, name, len(self._views))
         found, rows = self.source.find(view.stored), view.rows
+        if view.of_stack is not None:
+            found = found._replace(shape=found.shape[1:], num_bytes=found.num_bytes // max(found.shape[0], 1))
         if rows == ALL_ROWS:
             return found
         all_rows, *others = found.shape or (0,)
@@ -67,12 +70,13 @@ class Checkpoint:
 
     def rename(self, stored: str, name: str) -> None:
         """The tensor that the file calls `stored` has another name from now on."""
-        self.split(stored, {name: ALL_ROWS})
+        self.split({name: View(stored)})
 
-    def split(self, stored: str, parts: Mapping[str, slice]) -> None:
-        """The rows of the tensor that the file calls `stored` are tensors of these names from now on."""
-        del self._views[stored]
-        self._views |= {name: View(stored, rows) for name, rows in parts.items()}
+    def split(self, parts: Mapping[str, View]) -> None:
+        """Parts of tensors of the file are tensors of these names from now on, and no longer of those of the file."""
+        for view in parts.values():
+            self._views.pop(view.stored, None)
+        self._views |= parts
 
     def check(self, expected: Mapping[str, tuple[int, ...]]) -> None:
         """Every expected tensor is there, of that shape, and floating point unless it is quantised."""
@@ -98,6 +102,9 @@ class Checkpoint:
         found = self.find(name)
         view = self._views[name]
         try:
+            if view.of_stack is not None:
+                matrix = self.source.read(view.stored, slice(view.of_stack, view.of_stack + 1))
+                return dense(matrix)[0][view.rows][rows]
             return self.source.read(view.stored, within(view.rows, rows, self.source.find(view.stored)))
         except OSError as error:
             raise ModelError(f"{found.file}: tensor {name} cannot be read: {error}. {DOWNLOAD_AGAIN}") from None

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from specserve.models.experts_config import ExpertsConfig
 from specserve.models.rope_config import RopeConfig
 
 
@@ -76,6 +77,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     qk_norm_of: Literal["head", "all heads"] = "head"
     activation: Activation = "silu"
     multipliers: Multipliers = Multipliers()
+    experts: ExpertsConfig | None = None
     generation: GenerationDefaults = GenerationDefaults()
     quantization: dict[str, Any] | None = None
     """How weights are stored where they are quantised: `quantization_config` of config.json."""
@@ -98,6 +100,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
             "residual multiplier": m.residual != 1.0,
             "logits divisor": m.logits_divisor != 1.0,
             "logit cap": m.logit_cap is not None,
+            "experts": self.experts is not None,
         }
         return frozenset(name for name, there in found.items() if there)
 

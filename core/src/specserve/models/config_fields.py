@@ -31,8 +31,8 @@ FIELDS = {
     """,
     "training, and how weights are made before it": """
         attention_dropout attn_pdrop classifier_dropout embd_pdrop gradient_checkpointing hidden_dropout
-        id2label init_std initializer_factor initializer_range label2id num_labels pretraining_tp problem_type
-        resid_pdrop
+        id2label init_std initializer_factor initializer_range label2id num_labels output_router_logits
+        pretraining_tp problem_type resid_pdrop router_aux_loss_coef router_jitter_noise
     """,
     "how transformers computes the same, and what a call returns": """
         attn_implementation cache_implementation chunk_size_feed_forward distributed_config

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve.models.config import ModelConfig
+    from specserve.models.mlp import Mlp
     from specserve.models.projection import BatchRows
     from specserve.models.rope import RotaryTable
     from specserve.protocols import AdaptableProjection, AdapterWeights, KernelSet
@@ -45,8 +46,7 @@ class DecoderLayer:
     k_norm: Tensor | None
     o_proj: Projection
     mlp_norm: Tensor | None
-    gate_up_proj: Projection
-    down_proj: Projection
+    mlp: Mlp
     aux_norm: Tensor | None = None
     attention_output_norm: Tensor | None = None
     mlp_output_norm: Tensor | None = None
@@ -170,14 +170,10 @@ class DecoderModel:
 
     def attention_output(self, layer: int, x: Tensor, attn: Tensor, at: BatchRows) -> Tensor:
         """x: [T, H] as `attention_input` got it; attn: [T, heads, d] -> the layer's output [T, H], a fresh tensor."""
-        weights, kernels = self.layers[layer], self.kernels
+        weights = self.layers[layer]
         x = x + self.branch(weights.o_proj(attn.flatten(1), at), weights.attention_output_norm)
-        gate_up = weights.gate_up_proj(self.normed(x, weights.mlp_norm), at)
-        if self.config.activation == "silu":
-            activated = kernels.silu_and_multiply(gate_up)
-        else:
-            activated = kernels.gelu_and_multiply(gate_up)
-        return x.add_(self.branch(weights.down_proj(activated, at), weights.mlp_output_norm))
+        added = weights.mlp(self.normed(x, weights.mlp_norm), at)
+        return x.add_(self.branch(added, weights.mlp_output_norm))
 
     def branch(self, x: Tensor, norm: Tensor | None) -> Tensor:
         """What attention or the MLP adds, from the output of its last linear map."""

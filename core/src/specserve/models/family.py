@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from specserve.model_files import RawJson
     from specserve.models.config import ModelConfig
     from specserve.models.decoder import DecoderWeights
+    from specserve.models.experts_config import ExpertsConfig
     from specserve.models.rope import RotaryTable
     from specserve.protocols import KernelSet
 
@@ -58,6 +59,8 @@ class StoredAs(NamedTuple):
     first_row: int = 0
     num_rows: int | None = None
     """None: all from there on."""
+    of_stack: int | None = None
+    """Of tensors that are stacks of matrices: which one."""
 
     @property
     def rows(self) -> slice:
@@ -100,6 +103,10 @@ class ModelFamily:
         """Per layer: how many keys a query sees, itself included; None for all. `where` names the file in errors, which
         are ModelErrors."""
         return (None,) * num_layers
+
+    def experts(self, raw: RawJson, num_layers: int) -> ExpertsConfig | None:
+        """The layers' mixtures of experts, where they have them. ModelErrors where config.json is wrong."""
+        return None
 
     def main_rotation(self, raw: RawJson) -> RawJson:
         """The keys of config.json that the rotation of layers without a window is read from."""

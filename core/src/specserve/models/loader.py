@@ -14,9 +14,10 @@ import msgspec
 import torch
 
 from specserve.errors import ModelError
-from specserve.models.checkpoint import Checkpoint
+from specserve.models.checkpoint import Checkpoint, View
 from specserve.models.decoder import DecoderLayer, DecoderModel, DecoderWeights
 from specserve.models.families import BUILT_IN, family_named
+from specserve.models.mlp import DenseMlp, MixtureOfExperts, activation_of
 from specserve.models.open_weights import BUILT_IN as FORMATS
 from specserve.models.open_weights import open_weights
 from specserve.models.part import WHOLE_MODEL, ModelPart
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from specserve.models.config import ModelConfig
     from specserve.models.family import ModelFamily, StoredAs
+    from specserve.models.mlp import Mlp
     from specserve.models.weight_format import WeightFormat
     from specserve.protocols import KernelSet
 
@@ -111,18 +113,24 @@ def arrange(checkpoint: Checkpoint, stored_as: Mapping[str, StoredAs]) -> None:
     parts: dict[str, dict[str, StoredAs]] = {}
     for ours, stored in stored_as.items():
         parts.setdefault(stored.name, {})[ours] = stored
-    for name in checkpoint.names:
+    for name in checkpoint.names & {f"{stem}.{kind}" for stem in parts for kind in ("weight", "bias")}:
         stem, _, kind = name.rpartition(".")
-        if stem not in parts:
-            continue
-        found, counts = next(iter(checkpoint.find(name).shape), 0), [part.num_rows for part in parts[stem].values()]
-        expected = sum(count for count in counts if count is not None)
-        if None not in counts and expected != found:
-            raise ModelError(
-                f"{checkpoint.path}: tensor {name} has {found} rows, but config.json says {expected}. "
-                f"{NOT_OF_ONE_MODEL}"
-            )
-        checkpoint.split(name, {f"{ours}.{kind}": part.rows for ours, part in parts[stem].items()})
+        check_parts(checkpoint, name, list(parts[stem].values()))
+        checkpoint.split({f"{our}.{kind}": View(name, part.rows, part.of_stack) for our, part in parts[stem].items()})
+
+
+def check_parts(checkpoint: Checkpoint, name: str, parts: Sequence[StoredAs]) -> None:
+    """The tensor has as many rows, or matrices, as its parts together."""
+    shape, stacks = checkpoint.find(name).shape, {part.of_stack for part in parts}
+    rows = [part.num_rows for part in parts if part.of_stack == parts[0].of_stack]
+    found, expected = next(iter(shape), 0), sum(count for count in rows if count is not None)
+    what, known = "rows", None not in rows
+    if None not in stacks:
+        what, known, expected = "matrices", True, len(stacks)
+    if known and expected != found:
+        raise ModelError(
+            f"{checkpoint.path}: tensor {name} has {found} {what}, but config.json says {expected}. {NOT_OF_ONE_MODEL}"
+        )
 
 
 def unknown_fields_told(path: Path, config: ModelConfig) -> str:
@@ -207,9 +215,23 @@ class _WeightReader:
             attention_output_norm=norms.get("attention_output_norm"),
             mlp_norm=norms.get("mlp_norm"),
             mlp_output_norm=norms.get("mlp_output_norm"),
-            gate_up_proj=self.projection(index, "gate_up_proj", "mlp", ("gate_proj", "up_proj")),
-            down_proj=self.projection(index, "down_proj", "mlp", ("down_proj",)),
+            mlp=self.mlp(index),
         )
+
+    def mlp(self, index: int) -> Mlp:
+        experts = self.config.experts
+        if experts is None or not experts.layers[index]:
+            return self.dense_mlp(index)
+        router = self.projection(index, "router", "mlp", ("gate",))
+        made = tuple(self.dense_mlp(index, f"experts.{expert}") for expert in range(experts.count))
+        return MixtureOfExperts(experts, router, made, self.kernels)
+
+    def dense_mlp(self, index: int, expert: str = "") -> DenseMlp:
+        """Of the layer, or of one of its experts."""
+        name, block = (f"{expert}.", f"mlp.{expert}") if expert else ("", "mlp")
+        gate_up = self.projection(index, f"{name}gate_up_proj", block, ("gate_proj", "up_proj"))
+        down = self.projection(index, f"{name}down_proj", block, ("down_proj",))
+        return DenseMlp(gate_up, down, activation_of(self.kernels, self.config.activation))
 
     def norm(self, path: str) -> Tensor:
         """Its weight, with what the family adds to it; in float32 where it is multiplied so."""

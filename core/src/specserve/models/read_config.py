@@ -87,6 +87,7 @@ def parse_config(
     return msgspec.structs.replace(
         config,
         sliding_windows=family.sliding_windows(known, count, where),
+        experts=family.experts(known, count),
         layer_ropes=tuple(_layer_ropes(family.rotations(known, count, where), family, where)),
     )
 

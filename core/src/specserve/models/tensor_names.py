@@ -9,6 +9,8 @@ if TYPE_CHECKING:
 
     from specserve.models.config import ModelConfig, NormPlaces
 
+LinearMaps = dict[str, tuple[int, int, bool]]
+"""By path within a layer: outputs, inputs, and whether there is a bias."""
 NORMS: dict[NormPlaces, dict[str, str]] = {
     "before": {"input_norm": "input_layernorm", "mlp_norm": "post_attention_layernorm"},
     "around": {
@@ -35,15 +37,13 @@ def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     if not config.tied:
         shapes["lm_head.weight"] = (config.vocab_size, hidden)
     q_size, kv_size = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
-    linears = {
+    linears: LinearMaps = {
         "self_attn.q_proj": (q_size, hidden, config.qkv_bias),
         "self_attn.k_proj": (kv_size, hidden, config.qkv_bias),
         "self_attn.v_proj": (kv_size, hidden, config.qkv_bias),
         "self_attn.o_proj": (hidden, q_size, config.o_bias),
-        "mlp.gate_proj": (inner, hidden, config.mlp_bias),
-        "mlp.up_proj": (inner, hidden, config.mlp_bias),
-        "mlp.down_proj": (hidden, inner, config.mlp_bias),
     }
+    plain, experts = mlp_maps("mlp", hidden, inner, config.mlp_bias), expert_maps(config)
     norms = dict.fromkeys(NORMS[config.norm_places].values(), hidden)
     if config.qk_norm:
         of_head = config.qk_norm_of == "head"
@@ -54,9 +54,29 @@ def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     for layer in range(config.num_layers):
         prefix = f"model.layers.{layer}."
         shapes |= {f"{prefix}{name}.weight": (size,) for name, size in norms.items()}
-        shapes |= {f"{prefix}{name}.weight": (rows, columns) for name, (rows, columns, _) in linears.items()}
-        shapes |= {f"{prefix}{name}.bias": (rows,) for name, (rows, _, biased) in linears.items() if biased}
+        has_experts = config.experts is not None and config.experts.layers[layer]
+        maps = linears | (experts if has_experts else plain)
+        shapes |= {f"{prefix}{name}.weight": (rows, columns) for name, (rows, columns, _) in maps.items()}
+        shapes |= {f"{prefix}{name}.bias": (rows,) for name, (rows, _, biased) in maps.items() if biased}
     return shapes
+
+
+def mlp_maps(block: str, hidden: int, inner: int, biased: bool) -> LinearMaps:
+    return {
+        f"{block}.gate_proj": (inner, hidden, biased),
+        f"{block}.up_proj": (inner, hidden, biased),
+        f"{block}.down_proj": (hidden, inner, biased),
+    }
+
+
+def expert_maps(config: ModelConfig) -> LinearMaps:
+    """Those of a layer with experts: its router and every expert's."""
+    experts, maps = config.experts, LinearMaps()
+    if experts is not None:
+        maps["mlp.gate"] = (experts.count, config.hidden_size, False)
+        for expert in range(experts.count):
+            maps |= mlp_maps(f"mlp.experts.{expert}", config.hidden_size, experts.inner_size, config.mlp_bias)
+    return maps
 
 
 def rows_of(paths: Sequence[str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, slice]:

@@ -65,6 +65,13 @@ class KernelSet(ABC):
         rows = [F.gelu(row[:size], approximate="tanh").mul_(row[size:]) for row in gate_up]
         return torch.stack(rows) if rows else gate_up.new_empty((0, size))
 
+    def choose_experts(self, logits: Tensor, config: Any) -> tuple[Tensor, Tensor]:
+        """logits: [T, E] in the model's dtype; config: a `specserve.models.experts_config.ExpertsConfig`, which says
+        how. -> experts [T, k] int64, and their weights [T, k] float32."""
+        from specserve.kernels.routing import choose_experts  # declarations of plugins must not load torch
+
+        return choose_experts(logits, config)
+
     @abstractmethod
     def pack_adapter(self, weights: AdapterWeights) -> Any:
         """The adapter as this set reads it, for `Segment.adapter`; it may share memory with `weights`."""

@@ -1,6 +1,8 @@
 // The decoder's layers in one call.
 #include "bindings/decoder_stack.hpp"
 
+#include <nanobind/stl/pair.h>
+
 namespace specserve {
 
 template <typename S>
@@ -11,9 +13,11 @@ void bind_decoder_stack(nb::module_& m) {
             [](LayerWeights<S>* self, std::optional<Array> input_norm, std::optional<Array> aux_norm,
                std::shared_ptr<PackedLinear<S>> qkv, std::optional<Array> q_norm, std::optional<Array> k_norm,
                std::shared_ptr<PackedLinear<S>> o, std::optional<Array> attention_output_norm,
-               std::optional<Array> mlp_norm, std::shared_ptr<PackedLinear<S>> gate_up,
-               std::shared_ptr<PackedLinear<S>> down, std::optional<Array> mlp_output_norm, std::optional<Array> cos,
-               std::optional<Array> sin, int window) {
+               std::optional<Array> mlp_norm, std::optional<std::shared_ptr<PackedLinear<S>>> gate_up,
+               std::optional<std::shared_ptr<PackedLinear<S>>> down,
+               std::optional<std::shared_ptr<PackedLinear<S>>> router,
+               std::vector<std::pair<std::shared_ptr<PackedLinear<S>>, std::shared_ptr<PackedLinear<S>>>> experts,
+               std::optional<Array> mlp_output_norm, std::optional<Array> cos, std::optional<Array> sin, int window) {
                 new (self) LayerWeights<S>{std::move(input_norm),
                                            std::move(aux_norm),
                                            std::move(q_norm),
@@ -25,21 +29,25 @@ void bind_decoder_stack(nb::module_& m) {
                                            std::move(o),
                                            std::move(gate_up),
                                            std::move(down),
+                                           std::move(router),
+                                           std::move(experts),
                                            std::move(cos),
                                            std::move(sin),
                                            window};
             },
             nb::kw_only(), nb::arg("input_norm").none(), nb::arg("aux_norm").none(), nb::arg("qkv"),
             nb::arg("q_norm").none(), nb::arg("k_norm").none(), nb::arg("o"), nb::arg("attention_output_norm").none(),
-            nb::arg("mlp_norm").none(), nb::arg("gate_up"), nb::arg("down"), nb::arg("mlp_output_norm").none(),
-            nb::arg("cos").none(), nb::arg("sin").none(), nb::arg("window"));
+            nb::arg("mlp_norm").none(), nb::arg("gate_up").none(), nb::arg("down").none(), nb::arg("router").none(),
+            nb::arg("experts"), nb::arg("mlp_output_norm").none(), nb::arg("cos").none(), nb::arg("sin").none(),
+            nb::arg("window"));
     nb::class_<PyDecoderStack<S>>(m, "DecoderStack")
         .def(nb::init<std::shared_ptr<Machine>, std::optional<std::shared_ptr<PagedAttention<S>>>,
                       typename PyDecoderStack<S>::HeadSizes, std::vector<LayerWeights<S>>, std::optional<Array>,
-                      std::shared_ptr<PackedLinear<S>>, int64_t, float, float, const std::string&, float>(),
+                      std::shared_ptr<PackedLinear<S>>, int64_t, float, float, const std::string&, float,
+                      std::optional<RoutingNumbers>>(),
              nb::kw_only(), nb::arg("machine"), nb::arg("attention").none(), nb::arg("heads"), nb::arg("layers"),
              nb::arg("final_norm").none(), nb::arg("lm_head"), nb::arg("positions"), nb::arg("eps"), nb::arg("scale"),
-             nb::arg("activation"), nb::arg("residual"))
+             nb::arg("activation"), nb::arg("residual"), nb::arg("routing").none())
         .def("forward", &PyDecoderStack<S>::forward)
         .def("pre_attention", &PyDecoderStack<S>::pre_attention)
         .def("post_attention", &PyDecoderStack<S>::post_attention)

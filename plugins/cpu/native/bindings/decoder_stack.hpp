@@ -13,6 +13,7 @@
 #include "bindings/attention.hpp"
 #include "bindings/decoder_weights.hpp"
 #include "bindings/lowrank.hpp"
+#include "bindings/routing.hpp"
 #include "ops/decoder_stack.hpp"
 
 namespace specserve {
@@ -29,11 +30,11 @@ class PyDecoderStack {
     PyDecoderStack(std::shared_ptr<Machine> machine, std::optional<std::shared_ptr<PagedAttention<S>>> attention,
                    HeadSizes heads, std::vector<LayerWeights<S>> layers, std::optional<Array> final_norm,
                    std::shared_ptr<PackedLinear<S>> lm_head, int64_t positions, float eps, float scale,
-                   const std::string& activation, float residual)
+                   const std::string& activation, float residual, const std::optional<RoutingNumbers>& routing)
         : machine_(std::move(machine)), attention_(attention ? std::move(*attention) : nullptr),
           layers_(std::move(layers)), final_norm_(std::move(final_norm)), lm_head_(std::move(lm_head)),
           positions_(positions), hidden_size_(lm_head_->linear().in_features),
-          shape_(make_shape(heads, eps, scale, activation, residual)), stack_(make_stack()) {}
+          shape_(make_shape(heads, eps, scale, activation, residual, routing)), stack_(make_stack()) {}
 
     void forward(const Array& x, const Array& positions, const Array& slots, const AttentionPlan& plan,
                  const Segments& adapters, const std::optional<Array>& aux, const Taps& taps) {
@@ -128,8 +129,8 @@ class PyDecoderStack {
     }
 
    private:
-    DecoderShape make_shape(HeadSizes sizes, float eps, float scale, const std::string& activation,
-                            float residual) const {
+    DecoderShape make_shape(HeadSizes sizes, float eps, float scale, const std::string& activation, float residual,
+                            const std::optional<RoutingNumbers>& routing) const {
         auto [num_heads, num_kv_heads, head_dim] = sizes;
         HeadShape heads{num_heads, num_kv_heads, head_dim};
         if (num_kv_heads < 1 || num_heads < num_kv_heads || num_heads % num_kv_heads || head_dim < 1)
@@ -141,7 +142,11 @@ class PyDecoderStack {
             throw std::invalid_argument("the activation must be silu or gelu_tanh; got " + activation + ".");
         DecoderShape shape{};
         shape.hidden_size = hidden_size_;
-        shape.intermediate_size = layers_.empty() ? 0 : layers_[0].down->linear().in_features;
+        for (const LayerWeights<S>& layer : layers_) {
+            if (layer.down) shape.intermediate_size = (*layer.down)->linear().in_features;
+            if (!layer.experts.empty()) shape.expert_size = layer.experts[0].second->linear().in_features;
+        }
+        if (routing) shape.routing = checked_routing(*routing);
         shape.heads = heads;
         shape.eps = eps;
         shape.scale = scale;
@@ -208,7 +213,10 @@ class PyDecoderStack {
             adapter->check({{hidden_size_, shape_.qkv_size()},
                             {q_size, hidden_size_},
                             {hidden_size_, 2 * inter},
-                            {inter, hidden_size_}});
+                            {inter, hidden_size_},
+                            {hidden_size_, shape_.routing.count},
+                            {hidden_size_, 2 * shape_.expert_size},
+                            {shape_.expert_size, hidden_size_}});
             segments.push_back({begin, end, &adapter->adapter()});
         }
         return segments;

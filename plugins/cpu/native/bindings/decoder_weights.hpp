@@ -3,6 +3,8 @@
 
 #include <memory>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "bindings/attention.hpp"
 #include "bindings/linear.hpp"
@@ -13,7 +15,10 @@ namespace specserve {
 template <typename S>
 struct LayerWeights {
     std::optional<Array> input_norm, aux_norm, q_norm, k_norm, attention_output_norm, mlp_norm, mlp_output_norm;
-    std::shared_ptr<PackedLinear<S>> qkv, o, gate_up, down;
+    std::shared_ptr<PackedLinear<S>> qkv, o;
+    std::optional<std::shared_ptr<PackedLinear<S>>> gate_up, down, router;  // router: of layers with experts alone
+    std::vector<std::pair<std::shared_ptr<PackedLinear<S>>, std::shared_ptr<PackedLinear<S>>>>
+        experts;  // gate_up, down
     std::optional<Array> cos, sin;
     int window;
 };
@@ -53,14 +58,42 @@ inline Rotation checked_rotation(const std::optional<Array>& cos, const std::opt
     return {c, checked_data<float>(*sin, "sin", {positions, 1, rotary_dim}), rotary_dim};
 }
 
+inline void check_inner_size(int size) {
+    if (size % kLanes)
+        throw std::invalid_argument("the intermediate size must be a multiple of " + std::to_string(kLanes) + "; got " +
+                                    std::to_string(size) + ".");
+}
+
+// Empty where the layer has a plain MLP. All experts' maps must be kept in one form: their rows are quantised together.
+template <typename S>
+ExpertLayer<S> checked_mixture(const LayerWeights<S>& weights, const DecoderShape& shape) {
+    ExpertLayer<S> layer{};
+    if (weights.experts.empty()) return layer;
+    if (!weights.router || static_cast<int>(weights.experts.size()) != shape.routing.count)
+        throw std::invalid_argument("a layer with experts must have a router and " +
+                                    std::to_string(shape.routing.count) + " of them; got " +
+                                    std::to_string(weights.experts.size()) + ".");
+    int hidden = shape.hidden_size, inner = shape.expert_size;
+    check_inner_size(inner);
+    layer.router = checked_linear(**weights.router, "router", shape.routing.count, hidden);
+    for (const auto& [gate_up, down] : weights.experts)
+        layer.experts.push_back({checked_linear(*gate_up, "an expert's gate_up", 2 * inner, hidden),
+                                 checked_linear(*down, "an expert's down", hidden, inner)});
+    auto has_form_of = [](const Linear<S>& w, const Linear<S>& first) {
+        return !w.corrections == !first.corrections && w.num_scale_groups() == first.num_scale_groups();
+    };
+    for (const ExpertMaps<S>& maps : layer.experts)
+        if (!has_form_of(maps.gate_up, layer.experts[0].gate_up) || !has_form_of(maps.down, layer.experts[0].down))
+            throw std::invalid_argument("the experts of a layer must be kept in the same form.");
+    return layer;
+}
+
 // Without a cache.
 template <typename S>
 DecoderLayer<S> to_decoder_layer(const LayerWeights<S>& weights, const DecoderShape& shape, int64_t positions) {
     int hidden = shape.hidden_size, inter = shape.intermediate_size, head_dim = shape.heads.head_dim;
     check_window(weights.window);
-    if (inter % kLanes)
-        throw std::invalid_argument("the intermediate size must be a multiple of " + std::to_string(kLanes) + "; got " +
-                                    std::to_string(inter) + ".");
+    check_inner_size(inter);
     DecoderLayer<S> layer{};
     layer.input_norm = checked_norm<S>(weights.input_norm, hidden);
     layer.aux_norm = checked_norm<S>(weights.aux_norm, hidden);
@@ -73,8 +106,13 @@ DecoderLayer<S> to_decoder_layer(const LayerWeights<S>& weights, const DecoderSh
     layer.attention_output_norm = checked_norm<S>(weights.attention_output_norm, hidden);
     layer.mlp_norm = checked_norm<S>(weights.mlp_norm, hidden);
     layer.mlp_output_norm = checked_norm<S>(weights.mlp_output_norm, hidden);
-    layer.gate_up = checked_linear(*weights.gate_up, "gate_up", 2 * inter, hidden);
-    layer.down = checked_linear(*weights.down, "down", hidden, inter);
+    layer.mixture = checked_mixture(weights, shape);
+    if (layer.mixture.experts.empty()) {
+        if (!weights.gate_up || !weights.down)
+            throw std::invalid_argument("a layer without experts must have gate_up and down.");
+        layer.gate_up = checked_linear(**weights.gate_up, "gate_up", 2 * inter, hidden);
+        layer.down = checked_linear(**weights.down, "down", hidden, inter);
+    }
     layer.rotation = checked_rotation(weights.cos, weights.sin, positions, head_dim);
     layer.window = weights.window;
     return layer;

@@ -1,5 +1,6 @@
 #include "bindings/lowrank.hpp"
 
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>
 
 namespace specserve {

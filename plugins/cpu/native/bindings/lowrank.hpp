@@ -46,23 +46,29 @@ class LowRankParts {
     LowRank<S> parts_;
 };
 
-// An adapter of a whole model: of each layer the parts of qkv, o, gate_up and down.
+// An adapter of a whole model: of each layer the parts of qkv, o, gate_up, down and the router, and of every expert
+// those of gate_up and down.
 template <typename S>
 class PackedAdapter {
    public:
     using Parts = std::optional<std::shared_ptr<LowRankParts<S>>>;
-    using LayerParts = std::tuple<Parts, Parts, Parts, Parts>;
+    using ExpertParts = std::vector<std::pair<Parts, Parts>>;
+    using LayerParts = std::tuple<Parts, Parts, Parts, Parts, Parts, ExpertParts>;
 
     explicit PackedAdapter(std::vector<LayerParts> layers) : owned_(std::move(layers)) {
         auto of = [](const Parts& parts) { return parts ? (*parts)->parts() : LowRank<S>{}; };
-        for (const auto& [qkv, o, gate_up, down] : owned_)
-            adapter_.layers.push_back({of(qkv), of(o), of(gate_up), of(down)});
+        for (const auto& [qkv, o, gate_up, down, router, experts] : owned_) {
+            adapter_.layers.push_back({of(qkv), of(o), of(gate_up), of(down), of(router)});
+            for (const auto& [expert_gate_up, expert_down] : experts)
+                adapter_.layers.back().experts.push_back({of(expert_gate_up), of(expert_down)});
+        }
     }
 
     const Adapter<S>& adapter() const { return adapter_; }
 
-    // Throws unless the adapter fits the model. sizes: inputs and outputs of qkv, o, gate_up and down.
-    void check(const int (&sizes)[4][2]) const {
+    // Throws unless the adapter fits the model. sizes: inputs and outputs of qkv, o, gate_up, down and the router, and
+    // of an expert's gate_up and down.
+    void check(const int (&sizes)[7][2]) const {
         for (const LayerParts& layer : owned_) {
             auto check_projection = [&](const Parts& parts, const int (&size)[2], const char* name) {
                 if (parts && (*parts)->in_features &&
@@ -76,6 +82,11 @@ class PackedAdapter {
             check_projection(std::get<1>(layer), sizes[1], "o");
             check_projection(std::get<2>(layer), sizes[2], "gate_up");
             check_projection(std::get<3>(layer), sizes[3], "down");
+            check_projection(std::get<4>(layer), sizes[4], "router");
+            for (const auto& [gate_up, down] : std::get<5>(layer)) {
+                check_projection(gate_up, sizes[5], "expert's gate_up");
+                check_projection(down, sizes[6], "expert's down");
+            }
         }
     }
 

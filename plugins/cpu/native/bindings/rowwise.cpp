@@ -1,6 +1,9 @@
-// RMSNorm, RoPE and the activations of a batch, each a job of one phase.
+// RMSNorm, RoPE, the activations and the choice of experts of a batch, each a job of one phase.
 #include "bindings/bind.hpp"
 #include "bindings/decoder_weights.hpp"
+#include "bindings/routing.hpp"
+
+#include <nanobind/stl/tuple.h>
 
 namespace specserve {
 
@@ -66,6 +69,28 @@ void activate_and_multiply(const Machine& machine, const Array& gate_up, const A
     });
 }
 
+// logits: [rows, experts]; chosen: int64 [rows, k], weights: float32 [rows, k]
+template <typename S>
+void choose_of_rows(const Machine& machine, const Array& logits, const RoutingNumbers& numbers, const Array& chosen,
+                    const Array& weights) {
+    Routing routing = checked_routing(numbers);
+    const S* scores = checked_data<S>(logits, "logits", {kAny, routing.count}, 1);
+    int rows = static_cast<int>(logits.shape(0)), k = routing.chosen;
+    int64_t* experts = checked_data<int64_t>(chosen, "chosen", {rows, k});
+    float* own_weights = checked_data<float>(weights, "weights", {rows, k});
+    nb::gil_scoped_release no_gil;
+    if (rows == 0) return;
+    parallel_for_ranges<S>(machine, rows, [&](int begin, int end) {
+        std::vector<float> scratch(static_cast<size_t>(2 * routing.count));
+        int32_t of_row[kMaxChosen];
+        for (ptrdiff_t r = begin; r < end; ++r) {
+            choose_experts(kernel_table<S>(machine.kernels), routing, scores + r * logits.stride(0), scratch.data(),
+                           of_row, own_weights + r * k);
+            std::copy(of_row, of_row + k, experts + r * k);
+        }
+    });
+}
+
 }  // namespace
 
 template <typename S>
@@ -73,6 +98,7 @@ void bind_rowwise(nb::module_& m) {
     m.def("rms_norm", &rms_norm<S>);
     m.def("apply_rope", &apply_rope<S>);
     m.def("silu_and_multiply", &activate_and_multiply<S, &KernelTable<S>::silu_and_multiply>);
+    m.def("choose_experts", &choose_of_rows<S>);
     m.def("gelu_and_multiply", &activate_and_multiply<S, &KernelTable<S>::gelu_and_multiply>);
 }
 

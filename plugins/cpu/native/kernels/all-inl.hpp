@@ -6,6 +6,7 @@
 #endif
 #include "kernels/linear_maps-inl.hpp"
 #include "kernels/elementwise-inl.hpp"
+#include "kernels/experts-inl.hpp"
 #include "kernels/rms_norm-inl.hpp"
 #include "kernels/rope-inl.hpp"
 #include "kernels/kv_elements-inl.hpp"

@@ -158,6 +158,12 @@ struct KernelTable : LinearTable<S> {
     void (*scale_inplace)(S* x, float scale, int size);
     void (*add_inplace)(const S* x, S* out, int size);
     void (*apply_rope)(S* head, RopeAngles);
+    // Of mixtures of experts. out[i] = x[i]; x rounded to S; out[i] = exp(x[i] - row_max); and the sum of rows times
+    // their weights, in order in float32, rounded once.
+    void (*widen)(const S* x, int size, float* out);
+    void (*round_inplace)(float* x, int size);
+    void (*exp_shifted)(const float* x, int size, float row_max, float* out);
+    void (*weighted_sum)(const S* const* rows, const float* weights, int count, int size, S* out);
     void (*merge_segments)(PartialAttention into, PartialAttention later, int num_queries, int head_dim);
     void (*normalize)(PartialAttention, int num_queries, int head_dim, S* out);
     KVLayout<S> by_slot, in_panels, by_slot_int8, in_panels_int8;

@@ -15,7 +15,8 @@ constexpr int kRowsPerNormTask = 2, kRowsPerRopeTask = 16;
 template <typename S>
 bool is_fusable(const DecoderLayer<S>& layer, const DecoderShape& shape) {
     bool is_plain = shape.activation == Activation::kSilu && shape.residual == 1.0f;
-    return is_plain && !layer.attention_output_norm && !layer.mlp_output_norm && !layer.norms_all_heads;
+    return is_plain && layer.mixture.experts.empty() && !layer.attention_output_norm && !layer.mlp_output_norm &&
+           !layer.norms_all_heads;
 }
 }  // namespace
 
@@ -27,11 +28,13 @@ DecoderStack<S>::DecoderStack(const KernelTable<S>& table, KVLayout<S> layout, s
       is_fusable_(std::all_of(layers_.begin(), layers_.end(),
                               [&](const DecoderLayer<S>& layer) { return is_fusable(layer, shape); })),
       final_norm_(final_norm), lm_head_(lm_head), attention_(table, layout, shape.heads, shape.scale, shape.min_key),
-      thread_normed_(static_cast<size_t>(pool_->size())) {
+      experts_(table, shape.experts()), thread_normed_(static_cast<size_t>(pool_->size())) {
     for (std::vector<S>& normed : thread_normed_)
         normed.resize(static_cast<size_t>(kRedundantRows * 2 * shape.hidden_size));
-    for (const DecoderLayer<S>& layer : layers_)
+    for (const DecoderLayer<S>& layer : layers_) {
         for (const Linear<S>* w : {&layer.qkv, &layer.o, &layer.gate_up, &layer.down}) quantizer_.add(*w);
+        experts_.add(layer.mixture);
+    }
     quantizer_.add(lm_head_);
     thread_quantizers_.assign(thread_normed_.size(), quantizer_);
     for (InputQuantizer<S>& quantizer : thread_quantizers_) quantizer.reserve(kRedundantRows);
@@ -50,6 +53,7 @@ void DecoderStack<S>::prepare(int num_rows, const Segments& segments) {
     grow(branch_, shape_.hidden_size);
     grow(gate_up_, 2 * shape_.intermediate_size);
     quantizer_.reserve(num_rows);
+    experts_.reserve(num_rows);
     adapters_.assign(rows, nullptr);
     for (const AdapterSegment<S>& segment : segments)
         std::fill(adapters_.begin() + segment.begin, adapters_.begin() + segment.end, segment.adapter);
@@ -63,7 +67,7 @@ void DecoderStack<S>::forward(S* x, const int64_t* positions, const int64_t* slo
     attention_.prepare(plan, pool_->size());
     copy_taps(in, 0, {0, in.rows, 0, shape_.hidden_size});
     int num_layers = static_cast<int>(layers_.size());
-    run_kernels(*pool_, table_, num_layers * kMaxPhases, [&](Team& team) {
+    run_kernels(*pool_, table_, num_layers * (kMaxPhases + experts_.max_phases(in.rows)), [&](Team& team) {
         for (int l = 0; l < num_layers; ++l)
             is_fusable_&& segments.empty() ? run_fused_layer(team, l, in) : run_unfused_layer(team, l, in);
     });

@@ -12,6 +12,7 @@
 #include "kernels/kernel_table.hpp"
 #include "ops/attention.hpp"
 #include "ops/attention_plan.hpp"
+#include "ops/experts.hpp"
 #include "ops/lowrank.hpp"
 #include "runtime/input_quantizer.hpp"
 #include "runtime/thread_pool.hpp"
@@ -36,15 +37,14 @@ struct DecoderLayer {
     Linear<S> o;
     NormWeight<S> attention_output_norm;
     NormWeight<S> mlp_norm;
-    Linear<S> gate_up;
+    Linear<S> gate_up;  // not of layers with experts
     Linear<S> down;
+    ExpertLayer<S> mixture;
     NormWeight<S> mlp_output_norm;
     Rotation rotation;
     KVCacheLayer cache;  // null pointers if another attention backend owns the cache
     int window;
 };
-
-enum class Activation { kSilu, kGelu };
 
 struct DecoderShape {
     int hidden_size, intermediate_size;
@@ -53,6 +53,10 @@ struct DecoderShape {
     int min_key;  // see Attention
     Activation activation = Activation::kSilu;
     float residual = 1.0f;  // of what attention and the MLP add
+    Routing routing;        // of layers with experts
+    int expert_size = 0;    // the intermediate size of one
+
+    ExpertShape experts() const { return {routing, hidden_size, expert_size, activation}; }
 
     int q_size() const { return heads.num_heads * heads.head_dim; }
     int qkv_size() const { return (heads.num_heads + 2 * heads.num_kv_heads) * heads.head_dim; }
@@ -151,6 +155,7 @@ class DecoderStack {
     void project_qkv(Team& team, int layer, bool is_first, const Batch& in, S* qkv);
     void finish_layer(Team& team, int layer, const Batch& in, const S* attention_out, const DecoderLayer<S>* next);
     void norm_all_heads(const DecoderLayer<S>& layer, S* qkv) const;
+    void run_dense_mlp(Team& team, int layer, int rows);
     void add_branch(const NormWeight<S>& norm, int begin, int count, S* x);
     template <typename Task>
     void for_each_adapter_run(Team& team, int layer, int rows, Task task);
@@ -166,6 +171,7 @@ class DecoderStack {
     NormWeight<S> final_norm_;
     Linear<S> lm_head_;
     Attention<S> attention_;
+    Experts<S> experts_;
     std::vector<S> normed_, qkv_, attention_out_, activated_;
     std::vector<S> branch_, gate_up_;            // of unfused layers; branch_: what is added to the residual stream
     std::vector<std::vector<S>> thread_normed_;  // by thread: the normalized rows of a small batch

@@ -89,26 +89,14 @@ void DecoderStack<S>::project_qkv(Team& team, int index, bool is_first, const Ba
     });
 }
 
-// From attention's output to the layer's output in in.x; normalizes that for the next layer if there is one.
+// branch_: what the MLP of a layer without experts adds, but its adapters' part of the last map.
 template <typename S>
-void DecoderStack<S>::finish_layer(Team& team, int index, const Batch& in, const S* attention_out,
-                                   const DecoderLayer<S>* next) {
+void DecoderStack<S>::run_dense_mlp(Team& team, int index, int rows) {
     const DecoderLayer<S>& layer = layers_[static_cast<size_t>(index)];
-    NormedInput mlp_in{in.x, layer.mlp_norm};
-    S* x = in.x;
-    int rows = in.rows;
-    ptrdiff_t hidden = shape_.hidden_size, inter = shape_.intermediate_size, q_size = shape_.q_size();
-    S *normed = normed_.data(), *branch = branch_.data(), *gate_up = gate_up_.data(), *activated = activated_.data();
-    Rows<const S> normed_rows{normed, hidden, rows}, activated_rows{activated, inter, rows};
-    multiply(team, table_, layer.o, quantizer_, {attention_out, q_size, rows}, {branch, hidden, rows});
-    for_each_adapter_run(team, index, rows, [&](int begin, int count, const AdapterLayer<S>* adapter) {
-        add_adapter(adapter, &AdapterLayer<S>::o, {attention_out + begin * q_size, q_size, count},
-                    branch + begin * hidden, shape_.hidden_size);
-        add_branch(layer.attention_output_norm, begin, count, x);
-        normalize(mlp_in, begin, count, normed + begin * hidden);
-        quantizer_.quantize(table_, layer.gate_up, normed_rows, begin, count);
-    });
-    Inputs<S> gate_up_in = quantizer_.inputs(layer.gate_up, normed_rows);
+    ptrdiff_t hidden = shape_.hidden_size, inter = shape_.intermediate_size;
+    S *normed = normed_.data(), *gate_up = gate_up_.data(), *activated = activated_.data();
+    Rows<const S> activated_rows{activated, inter, rows};
+    Inputs<S> gate_up_in = quantizer_.inputs(layer.gate_up, {normed, hidden, rows});
     team.parallel_for_ranges(layer.gate_up.num_panels(), [&](int begin, int end) {
         table_.linear(layer.gate_up, gate_up_in, {begin, end}, {gate_up, 2 * inter, rows});
     });
@@ -122,11 +110,38 @@ void DecoderStack<S>::finish_layer(Team& team, int index, const Batch& in, const
     });
     Inputs<S> down_in = quantizer_.inputs(layer.down, activated_rows);
     team.parallel_for_ranges(layer.down.num_panels(), [&](int begin, int end) {
-        table_.linear(layer.down, down_in, {begin, end}, {branch, hidden, rows});
+        table_.linear(layer.down, down_in, {begin, end}, {branch_.data(), hidden, rows});
     });
+}
+
+// From attention's output to the layer's output in in.x; normalizes that for the next layer if there is one.
+template <typename S>
+void DecoderStack<S>::finish_layer(Team& team, int index, const Batch& in, const S* attention_out,
+                                   const DecoderLayer<S>* next) {
+    const DecoderLayer<S>& layer = layers_[static_cast<size_t>(index)];
+    NormedInput mlp_in{in.x, layer.mlp_norm};
+    S* x = in.x;
+    int rows = in.rows;
+    ptrdiff_t hidden = shape_.hidden_size, inter = shape_.intermediate_size, q_size = shape_.q_size();
+    S *normed = normed_.data(), *branch = branch_.data(), *activated = activated_.data();
+    Rows<const S> normed_rows{normed, hidden, rows};
+    bool is_dense = layer.mixture.experts.empty();
+    multiply(team, table_, layer.o, quantizer_, {attention_out, q_size, rows}, {branch, hidden, rows});
     for_each_adapter_run(team, index, rows, [&](int begin, int count, const AdapterLayer<S>* adapter) {
-        add_adapter(adapter, &AdapterLayer<S>::down, {activated + begin * inter, inter, count}, branch + begin * hidden,
-                    shape_.hidden_size);
+        add_adapter(adapter, &AdapterLayer<S>::o, {attention_out + begin * q_size, q_size, count},
+                    branch + begin * hidden, shape_.hidden_size);
+        add_branch(layer.attention_output_norm, begin, count, x);
+        normalize(mlp_in, begin, count, normed + begin * hidden);
+        quantizer_.quantize(table_, layer.gate_up, normed_rows, begin, count);
+    });
+    if (is_dense)
+        run_dense_mlp(team, index, rows);
+    else
+        experts_.run(team, index, layer.mixture, normed_rows, adapters_.data(), branch);
+    for_each_adapter_run(team, index, rows, [&](int begin, int count, const AdapterLayer<S>* adapter) {
+        if (is_dense)
+            add_adapter(adapter, &AdapterLayer<S>::down, {activated + begin * inter, inter, count},
+                        branch + begin * hidden, shape_.hidden_size);
         add_branch(layer.mlp_output_norm, begin, count, x);
         copy_taps(in, index + 1, {begin, count, 0, shape_.hidden_size});
         if (!next) return;
@@ -158,7 +173,8 @@ template <typename S>
 void DecoderStack<S>::post_attention(int layer, S* x, const S* attention_out, int rows, const Segments& segments) {
     prepare(rows, segments);
     Batch in{x, nullptr, nullptr, nullptr, nullptr, rows};
-    run_kernels(*pool_, table_, 7, [&](Team& team) { finish_layer(team, layer, in, attention_out, nullptr); });
+    run_kernels(*pool_, table_, 7 + experts_.max_phases(rows),
+                [&](Team& team) { finish_layer(team, layer, in, attention_out, nullptr); });
 }
 
 template class DecoderStack<Bf16>;

@@ -22,13 +22,30 @@ template <typename S>
 using LowRank = std::vector<LowRankPart<S>>;
 
 template <typename S>
+struct ExpertLowRank {
+    LowRank<S> gate_up, down;
+};
+
+template <typename S>
 struct AdapterLayer {
     LowRank<S> qkv, o, gate_up, down;
+    LowRank<S> router = {};
+    std::vector<ExpertLowRank<S>> experts = {};  // up to the last one that has parts
+
+    const ExpertLowRank<S>& expert(int index) const {
+        static const ExpertLowRank<S> none;
+        return static_cast<size_t>(index) < experts.size() ? experts[static_cast<size_t>(index)] : none;
+    }
 };
 
 template <typename S>
 struct Adapter {
     std::vector<AdapterLayer<S>> layers;
+
+    // Null if it has no parts there.
+    const AdapterLayer<S>* layer(int index) const {
+        return static_cast<size_t>(index) < layers.size() ? &layers[static_cast<size_t>(index)] : nullptr;
+    }
 };
 
 // Rows [begin, end) of a batch use this adapter.

@@ -37,6 +37,14 @@ class InputQuantizer {
         return {x, {values_.data(), stride(w), scales_.data()}};
     }
 
+    // The same of `count` rows from row `first` on.
+    Inputs<S> inputs_from(const Linear<S>& w, Rows<const S> x, int first, int count) const {
+        ptrdiff_t at = first;
+        QuantizedInputs quantized{values_.data() + at * stride(w), stride(w),
+                                  scales_.data() + at * w.num_scale_groups()};
+        return {{x.data + at * x.stride, x.stride, count}, w.corrections ? quantized : QuantizedInputs{}};
+    }
+
    private:
     static constexpr int kAlignment = 64;
 

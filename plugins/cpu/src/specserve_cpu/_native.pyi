@@ -6,9 +6,13 @@ out of range raise ValueError, which says what was got and what is allowed.
 
 from array import array
 from collections.abc import Sequence
-from typing import overload, type_check_only
+from typing import TypedDict, overload, type_check_only
 
 from torch import Tensor
+
+Routing = tuple[int, int, str, bool, bool]
+"""How experts are chosen: those of a layer, those of a row, what scores are a softmax of, whether the weights of the
+chosen are divided by their sum, and whether they are rounded to the model's dtype."""
 
 def instruction_sets() -> list[str]:
     """Those of this build that the processor supports, the fastest first; the last is always `portable`."""
@@ -78,9 +82,10 @@ class DtypeModule:
         def __init__(self, parts: Sequence[tuple[DtypeModule.PackedLinear, DtypeModule.PackedLinear, int]]) -> None: ...
 
     class PackedAdapter:
-        """Of each layer the parts of qkv, o, gate_up and down; later layers have none."""
+        """Of each layer the parts of qkv, o, gate_up, down and the router, and of its experts those of gate_up and
+        down; later layers and experts have none."""
 
-        def __init__(self, layers: Sequence[tuple[DtypeModule.LowRankParts | None, ...]]) -> None: ...
+        def __init__(self, layers: Sequence[tuple[object, ...]]) -> None: ...
 
     @staticmethod
     def add_low_rank(
@@ -103,6 +108,10 @@ class DtypeModule:
     @staticmethod
     def gelu_and_multiply(machine: Machine, gate_up: Tensor, out: Tensor, /) -> None:
         """The same with GELU by its tanh approximation."""
+
+    @staticmethod
+    def choose_experts(machine: Machine, logits: Tensor, routing: Routing, experts: Tensor, weights: Tensor, /) -> None:
+        """logits: [T, experts] -> experts: [T, k] int64, weights: [T, k] float32."""
 
     class PagedAttention:
         """cache: [layers, 2, slots, kv_heads, head_dim], read and written in place. layout: by_slot, or panels, which
@@ -141,6 +150,14 @@ class DtypeModule:
         @property
         def rows_per_tile(self) -> int: ...
 
+    class MlpWeights(TypedDict):
+        """Of a layer: a plain MLP, or a router and experts, each as gate_up and down."""
+
+        gate_up: DtypeModule.PackedLinear | None
+        down: DtypeModule.PackedLinear | None
+        router: DtypeModule.PackedLinear | None
+        experts: list[tuple[DtypeModule.PackedLinear, DtypeModule.PackedLinear]]
+
     class LayerWeights:
         """The weights of a layer. Norms that it does not have are None; those in float32, beside another dtype,
         multiply before the rounding. q_norm and k_norm: [head_dim], or of all heads. With an auxiliary norm, qkv has
@@ -158,8 +175,10 @@ class DtypeModule:
             o: DtypeModule.PackedLinear,
             attention_output_norm: Tensor | None,
             mlp_norm: Tensor | None,
-            gate_up: DtypeModule.PackedLinear,
-            down: DtypeModule.PackedLinear,
+            gate_up: DtypeModule.PackedLinear | None,
+            down: DtypeModule.PackedLinear | None,
+            router: DtypeModule.PackedLinear | None,
+            experts: Sequence[tuple[DtypeModule.PackedLinear, DtypeModule.PackedLinear]],
             mlp_output_norm: Tensor | None,
             cos: Tensor | None,
             sin: Tensor | None,
@@ -185,6 +204,7 @@ class DtypeModule:
             scale: float,
             activation: str,
             residual: float,
+            routing: Routing | None,
         ) -> None: ...
         def forward(
             self,

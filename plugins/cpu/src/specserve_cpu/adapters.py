@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from specserve.api.batch import LoraPlan
     from specserve_cpu import _native
 
-PROJECTIONS = ("qkv_proj", "o_proj", "gate_up_proj", "down_proj")
+PROJECTIONS = ("qkv_proj", "o_proj", "gate_up_proj", "down_proj", "router")
+OF_EXPERTS = ("gate_up_proj", "down_proj")
 LAYER_PROJECTION = re.compile(rf"layers\.(\d+)\.({'|'.join(PROJECTIONS)})")
+EXPERT_PROJECTION = re.compile(rf"layers\.(\d+)\.experts\.(\d+)\.({'|'.join(OF_EXPERTS)})")
 
 
 class PackedParts(NamedTuple):
@@ -33,11 +35,27 @@ class PackedAdapter:
 
     def __init__(self, machine: _native.Machine, module: type[_native.DtypeModule], weights: AdapterWeights) -> None:
         self.parts = {name: pack_parts(machine, module, parts) for name, parts in weights.items()}
-        of_layers = {
-            (int(m[1]), m[2]): self.parts[name].native for name in weights if (m := LAYER_PROJECTION.fullmatch(name))
-        }
-        layers = range(1 + max((layer for layer, _ in of_layers), default=-1))
-        self.native = module.PackedAdapter([tuple(of_layers.get((layer, p)) for p in PROJECTIONS) for layer in layers])
+        native = {name: part.native for name, part in self.parts.items()}
+        of_layers = {(int(m[1]), m[2]): native[name] for name in native if (m := LAYER_PROJECTION.fullmatch(name))}
+        experts: dict[int, dict[tuple[int, str], _native.DtypeModule.LowRankParts]] = {}
+        for name in native:
+            if m := EXPERT_PROJECTION.fullmatch(name):
+                experts.setdefault(int(m[1]), {})[int(m[2]), m[3]] = native[name]
+        layers = range(1 + max((*(layer for layer, _ in of_layers), *experts), default=-1))
+        self.native = module.PackedAdapter(
+            [
+                (*(of_layers.get((layer, p)) for p in PROJECTIONS), parts_of_experts(experts.get(layer, {})))
+                for layer in layers
+            ]
+        )
+
+
+def parts_of_experts(
+    found: dict[tuple[int, str], _native.DtypeModule.LowRankParts],
+) -> list[tuple[_native.DtypeModule.LowRankParts | None, ...]]:
+    """found: by expert and projection. Of every expert up to the last one that has parts."""
+    last = max((expert for expert, _ in found), default=-1)
+    return [tuple(found.get((expert, p)) for p in OF_EXPERTS) for expert in range(last + 1)]
 
 
 def pack_parts(

@@ -12,7 +12,7 @@ import torch
 
 from specserve.api import ForwardPass
 from specserve.api.batch import HiddenStates
-from specserve.api.models import NO_TAPS, LowRankDelta, copy_tap
+from specserve.api.models import NO_TAPS, DenseMlp, LowRankDelta, copy_tap
 from specserve_cpu.adapters import native_segments
 from specserve_cpu.attention import CpuPagedAttention, native_module
 from specserve_cpu.dlpack import dlpack
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from specserve.api import AdaptableProjection, AttentionBackend
     from specserve.api.batch import Batch
-    from specserve.api.models import DecoderLayer, DecoderModel, Projection, RotaryTable
+    from specserve.api.models import DecoderLayer, DecoderModel, ExpertsConfig, Mlp, Projection, RotaryTable
     from specserve_cpu import _native
     from specserve_cpu.attention import PagedPlan
 
@@ -33,7 +33,7 @@ LANES = 16
 FUSES = frozenset(
     {
         *("output norms", "float32 norms", "norms of all heads", "rotations by layer", "gelu_tanh"),
-        *("residual multiplier", "logits divisor", "logit cap"),
+        *("residual multiplier", "logits divisor", "logit cap", "experts"),
     }
 )
 """All that layers may have; where they differ from Llama's they take the way of batches with adapters."""
@@ -112,7 +112,7 @@ class SplitPass(NativePass):
 
 def fuse(machine: _native.Machine, model: DecoderModel, attention: AttentionBackend) -> FusedPass | SplitPass | None:
     """None where the model cannot be fused."""
-    if model.config.intermediate_size % LANES or not all(is_fusable(p) for p in model.projections.values()):
+    if not all(is_fusable(p) for p in model.projections.values()) or not all(map(has_whole_panels, model.layers)):
         return None
     module = native_module(model.dtype)
     own = attention if isinstance(attention, CpuPagedAttention) else None
@@ -132,8 +132,24 @@ def fuse(machine: _native.Machine, model: DecoderModel, attention: AttentionBack
         scale=model.scale,
         activation=model.config.activation,
         residual=model.config.multipliers.residual,
+        routing=None if model.config.experts is None else routing_numbers(model.config.experts),
     )
     return SplitPass(model, stack, attention) if own is None else FusedPass(model, stack)
+
+
+def has_whole_panels(layer: DecoderLayer) -> bool:
+    """Are the MLP's inner sizes such that gates and ups lie in panels of their own, and are all experts' weights kept
+    in one form?"""
+    if isinstance(layer.mlp, DenseMlp):
+        return layer.mlp.down_proj.in_features % LANES == 0
+    experts = layer.mlp.experts
+    forms = [{form_of(mlp.gate_up_proj) for mlp in experts}, {form_of(mlp.down_proj) for mlp in experts}]
+    return experts[0].down_proj.in_features % LANES == 0 and all(len(each) == 1 for each in forms)
+
+
+def form_of(projection: Projection) -> object:
+    assert isinstance(projection.packed, PackedLinear), f"{projection.name} is not fusable"
+    return projection.packed.form
 
 
 def is_fusable(projection: AdaptableProjection) -> bool:
@@ -152,6 +168,18 @@ def native_linear(projection: Projection) -> _native.DtypeModule.PackedLinear:
     return projection.packed.native
 
 
+def native_mlp(mlp: Mlp) -> _native.DtypeModule.MlpWeights:
+    if isinstance(mlp, DenseMlp):
+        gate_up, down = native_linear(mlp.gate_up_proj), native_linear(mlp.down_proj)
+        return {"gate_up": gate_up, "down": down, "router": None, "experts": []}
+    experts = [(native_linear(each.gate_up_proj), native_linear(each.down_proj)) for each in mlp.experts]
+    return {"gate_up": None, "down": None, "router": native_linear(mlp.router), "experts": experts}
+
+
+def routing_numbers(config: ExpertsConfig) -> _native.Routing:
+    return config.count, config.chosen, config.scores, config.renormalised, config.rounded
+
+
 def layer_weights(
     module: type[_native.DtypeModule], layer: DecoderLayer, rotary: RotaryTable | None, window: int
 ) -> _native.DtypeModule.LayerWeights:
@@ -164,8 +192,7 @@ def layer_weights(
         o=native_linear(layer.o_proj),
         attention_output_norm=layer.attention_output_norm,
         mlp_norm=layer.mlp_norm,
-        gate_up=native_linear(layer.gate_up_proj),
-        down=native_linear(layer.down_proj),
+        **native_mlp(layer.mlp),
         mlp_output_norm=layer.mlp_output_norm,
         cos=None if rotary is None else rotary.cos,
         sin=None if rotary is None else rotary.sin,

@@ -14,7 +14,7 @@ from specserve.api.batch import HostAdapters
 from specserve_cpu.adapters import PackedAdapter
 from specserve_cpu.attention import native_module
 from specserve_cpu.draft_head import fuse_draft
-from specserve_cpu.fused import FUSES, fuse
+from specserve_cpu.fused import FUSES, fuse, routing_numbers
 from specserve_cpu.linear import PackedLinear, contiguous_rows, pad_columns, quantise
 from specserve_cpu.options import AUTO, GROUP_SIZES
 from specserve_cpu.sampler import CpuSampler
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from specserve.api import AdapterLimits, AdapterWeights, AttentionBackend, DraftPass
     from specserve.api.batch import Segment
-    from specserve.api.models import Activations, DecoderModel, DraftHead, QuantisedWeight
+    from specserve.api.models import Activations, DecoderModel, DraftHead, ExpertsConfig, QuantisedWeight
     from specserve_cpu import _native
     from specserve_cpu.draft_head import FusedDraftPass
     from specserve_cpu.fused import FusedPass, SplitPass
@@ -96,6 +96,12 @@ class CpuKernels(KernelSet):
         out = torch.empty((gate_up.shape[0], gate_up.shape[1] // 2), dtype=gate_up.dtype)
         self.native.gelu_and_multiply(self.machine, contiguous_rows(gate_up), out)
         return out
+
+    def choose_experts(self, logits: Tensor, config: ExpertsConfig) -> tuple[Tensor, Tensor]:
+        chosen = torch.empty((len(logits), config.chosen), dtype=torch.int64)
+        weights = torch.empty(chosen.shape, dtype=torch.float32)
+        self.native.choose_experts(self.machine, contiguous_rows(logits), routing_numbers(config), chosen, weights)
+        return chosen, weights
 
     def pack_adapter(self, weights: AdapterWeights) -> PackedAdapter:
         return PackedAdapter(self.machine, self.native, weights)

@@ -35,11 +35,15 @@ class PackedLinear:
         self.out_features, self.in_features = weight.shape
         # bfloat16 dot products take inputs in pairs
         self.padding = self.in_features % 2 if weight.dtype == torch.bfloat16 else 0
+        self.form: tuple[int, str] | None = None
+        """How weights are kept and multiplied: the size of groups that share a scale, and what inputs become. None: in
+        the model's dtype."""
         native = native_module(weight.dtype)
         if isinstance(weight, QuantisedWeight):
             integers = pad_columns(weight.integers, self.padding).contiguous()
             size = weight.group_size if weight.scales.shape[1] > 1 else integers.shape[1]
             inputs = activations if has_quantisable_inputs(weight) else AUTO
+            self.form = size, inputs
             self.native = native.PackedLinear(machine, integers, weight.scales.contiguous(), size, inputs, bias)
         else:
             self.native = native.PackedLinear(machine, pad_columns(weight, self.padding).contiguous(), bias)

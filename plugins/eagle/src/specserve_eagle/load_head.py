@@ -14,6 +14,7 @@ from specserve.api.models import (
     DecoderLayer,
     DecoderModel,
     DecoderWeights,
+    DenseMlp,
     DraftHead,
     ModelConfig,
     Projection,
@@ -110,8 +111,11 @@ class HeadBuilder:
             k_norm=self.optional(name("k_norm")),
             o_proj=self.projection(name("o_proj")),
             mlp_norm=self.tensor(name("post_attention_norm")),
-            gate_up_proj=self.projection(name("gate_up_proj"), name("gate_proj"), name("up_proj")),
-            down_proj=self.projection(name("down_proj")),
+            mlp=DenseMlp(
+                self.projection(name("gate_up_proj"), name("gate_proj"), name("up_proj")),
+                self.projection(name("down_proj")),
+                self.kernels.silu_and_multiply,
+            ),
         )
 
     def lm_head(self) -> Projection:

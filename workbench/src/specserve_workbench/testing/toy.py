@@ -138,15 +138,18 @@ def write_checkpoint(
 def as_stored(tensors: dict[str, Tensor], stored_as: Mapping[str, StoredAs]) -> dict[str, Tensor]:
     """Under the names, and in the larger matrices, that the family's checkpoints have."""
     stored: dict[str, Tensor] = {}
-    parts: dict[str, list[tuple[int, Tensor]]] = {}
+    parts: dict[str, list[tuple[StoredAs, Tensor]]] = {}
     for name, tensor in tensors.items():
         stem, _, kind = name.rpartition(".")
         if stem in stored_as:
-            parts.setdefault(f"{stored_as[stem].name}.{kind}", []).append((stored_as[stem].first_row, tensor))
+            parts.setdefault(f"{stored_as[stem].name}.{kind}", []).append((stored_as[stem], tensor))
         else:
             stored[name] = tensor
     for name, pieces in parts.items():
-        stored[name] = torch.cat([tensor for _, tensor in sorted(pieces, key=lambda piece: piece[0])])
+        pieces.sort(key=lambda piece: (piece[0].of_stack or 0, piece[0].first_row))
+        whole = torch.cat([tensor for _, tensor in pieces])
+        stacks = {part.of_stack for part, _ in pieces}
+        stored[name] = whole if None in stacks else whole.view(len(stacks), -1, whole.shape[1])
     return stored
 
 

@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING
 from specserve.errors import ModelError
 from specserve.models.families.gemma3 import Gemma3
 from specserve.models.families.granite import Granite
+from specserve.models.families.granitemoe import GraniteMoe
 from specserve.models.families.llama import Llama
 from specserve.models.families.mistral import Mistral
+from specserve.models.families.mixtral import Mixtral
 from specserve.models.families.olmo2 import Olmo2
 from specserve.models.families.olmo3 import Olmo3
+from specserve.models.families.olmoe import Olmoe
 from specserve.models.families.phi3 import Phi3
 from specserve.models.families.qwen2 import Qwen2
 from specserve.models.families.qwen3 import Qwen3
+from specserve.models.families.qwen3_moe import Qwen3Moe
 from specserve.models.families.smollm3 import SmolLM3
 
 if TYPE_CHECKING:
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
 
 BUILT_IN: tuple[ModelFamily, ...] = (
     Llama(), Mistral(), Qwen2(), Qwen3(), Gemma3(), Granite(), Olmo2(), Olmo3(), Phi3(), SmolLM3(),
+    GraniteMoe(), Mixtral(), Olmoe(), Qwen3Moe(),
 )  # fmt: skip
 ARCHITECTURES = {architecture: family for family in BUILT_IN for architecture in family.architectures}
 

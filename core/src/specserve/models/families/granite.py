@@ -19,7 +19,7 @@ class Granite(Llama):
 
     name = "granite"
     architectures = ("GraniteForCausalLM",)
-    reads = ("embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling")
+    reads: tuple[str, ...] = ("embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling")
     absent: Mapping[str, object] = dict.fromkeys(reads, 1.0)
     toy: Mapping[str, object] = {
         "embedding_multiplier": 1.5,

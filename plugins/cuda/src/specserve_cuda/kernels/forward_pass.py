@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from specserve.api import BadAnswerError
-from specserve.api.models import NO_TAPS, BatchRows, TiledPass, copy_tap
+from specserve.api.models import NO_TAPS, BatchRows, TiledPass, copy_tap, dense_mlp
 from specserve_cuda.kernels.linear import TritonLinear
 from specserve_cuda.kernels.rows import SILU_BLOCK, norm_launch, rotate_and_write_kernel, silu_launch
 from specserve_cuda.launch import Launch, blocks, dense, power_of_2
@@ -125,9 +125,10 @@ class TritonPass(TiledPass):
                 raise BadAnswerError("gave attention of another shape than the queries")
             added = project(layer.o_proj, dense(attended.to(x.dtype)).view(rows, -1), own.added, at)
             self.mlp_norms[i](x, added, own.normed)
-            gate_up = project(layer.gate_up_proj, own.normed, own.gate_up, at)
+            mlp = dense_mlp(layer.mlp)
+            gate_up = project(mlp.gate_up_proj, own.normed, own.gate_up, at)
             self.silu(rows, blocks(self.intermediate_size, SILU_BLOCK), gate_up, own.activated, self.intermediate_size)
-            added = project(layer.down_proj, own.activated, own.added, at)
+            added = project(mlp.down_proj, own.activated, own.added, at)
         if added is not None:
             x.add_(added)
         copy_tap(taps, self.model.num_layers, x)

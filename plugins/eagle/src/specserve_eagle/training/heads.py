@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
+from specserve.api.models import DenseMlp
 from specserve_eagle.checkpoints.hidden_layers import default_layers
 from specserve_eagle.training.modules import Eagle3Layer, HeadShape, Norm, PlainLayer
 
@@ -167,9 +168,11 @@ def begin_layer(layer: Eagle3Layer | PlainLayer, model: DecoderModel) -> None:
         width = theirs.shape[1]  # the inputs of EAGLE-3 end with the hidden state
         copy_if_equal(mine[:, -width:], theirs)
     copy_if_equal(layer.self_attn.o_proj.weight, last.o_proj.weight)
-    copy_if_equal(layer.mlp.gate_proj.weight, last.gate_up_proj.weight[last.gate_up_proj.parts["gate_proj"]])
-    copy_if_equal(layer.mlp.up_proj.weight, last.gate_up_proj.weight[last.gate_up_proj.parts["up_proj"]])
-    copy_if_equal(layer.mlp.down_proj.weight, last.down_proj.weight)
+    if isinstance(last.mlp, DenseMlp):
+        gate_up = last.mlp.gate_up_proj
+        copy_if_equal(layer.mlp.gate_proj.weight, gate_up.weight[gate_up.parts["gate_proj"]])
+        copy_if_equal(layer.mlp.up_proj.weight, gate_up.weight[gate_up.parts["up_proj"]])
+        copy_if_equal(layer.mlp.down_proj.weight, last.mlp.down_proj.weight)
     if last.mlp_norm is not None:
         copy_if_equal(layer.post_attention_layernorm.weight, last.mlp_norm)
 

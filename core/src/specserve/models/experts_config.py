@@ -1,0 +1,30 @@
+"""The numbers of layers whose MLP is a mixture of experts (Shazeer et al., 2017). Knows no file."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Scores = Literal["softmax", "softmax of the chosen"]
+"""What turns a router's logits into weights: a softmax over all experts, or over those that are chosen."""
+
+
+class ExpertsConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """A router gives each token to the `chosen` experts with the highest logits; of equal ones the lower is taken. It
+    computes in float32, from logits in the model's dtype. What the experts give is multiplied by their weights and
+    added in float32, the highest first, and rounded once."""
+
+    count: int
+    """Experts of a layer."""
+    chosen: int
+    """Experts of a token."""
+    inner_size: int
+    """The intermediate size of one expert."""
+    layers: tuple[bool, ...]
+    """Per layer: whether it has experts. The others have a plain MLP."""
+    scores: Scores = "softmax"
+    renormalised: bool = False
+    """The weights of the chosen are divided by their sum."""
+    rounded: bool = True
+    """Weights are rounded to the model's dtype."""

@@ -1,0 +1,44 @@
+"""What config.json says of mixtures of experts, as the families have it in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from specserve.errors import ModelError
+
+if TYPE_CHECKING:
+    from specserve.model_files import RawJson
+
+COUNTS = ("num_experts", "num_local_experts")
+"""Keys of the number of experts: transformers takes each for the other."""
+READS = (*COUNTS, "num_experts_per_tok")
+
+
+def whole_number(raw: RawJson, key: str) -> int:
+    """One that is at least 1. Raises ModelError."""
+    value = raw.get(key)
+    if type(value) is int and value >= 1:
+        return value
+    raise ModelError(f"config.json: {key} must be a whole number, at least 1; got {value!r}. Correct the file.")
+
+
+def counts(raw: RawJson, default: int) -> tuple[int, int]:
+    """Experts of a layer, by either of their keys, and of a token."""
+    given = {key: whole_number(raw, key) for key in COUNTS if key in raw}
+    if len({*given.values()}) > 1:
+        raise ModelError(f"config.json: {' and '.join(COUNTS)} must be the same; got {given}. Correct the file.")
+    count, chosen = next(iter(given.values()), default), whole_number(raw, "num_experts_per_tok")
+    if chosen > count:
+        raise ModelError(
+            f"config.json: num_experts_per_tok must be at most the number of experts, {count}; got {chosen}. "
+            "Correct the file."
+        )
+    return count, chosen
+
+
+def sparse_layers(raw: RawJson, num_layers: int) -> tuple[bool, ...]:
+    """Per layer: whether it has experts, by `decoder_sparse_step` and `mlp_only_layers`."""
+    step, plain = whole_number(raw, "decoder_sparse_step"), raw.get("mlp_only_layers") or []
+    if not isinstance(plain, list) or not all(type(layer) is int for layer in plain):
+        raise ModelError(f"config.json: mlp_only_layers must be a list of layers; got {plain!r}. Correct the file.")
+    return tuple(layer not in plain and (layer + 1) % step == 0 for layer in range(num_layers))

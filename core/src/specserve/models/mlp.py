@@ -1,0 +1,109 @@
+"""The MLP of a layer: two linear maps around an activation, or a choice of such experts for every row.
+
+Rows map to rows. Knows nothing of adapters but which rows they are for. Letters: T rows, H hidden size, E experts,
+k experts of a row.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import torch
+
+from specserve.batch.lora_plan import LoraPlan, Segment
+from specserve.models.projection import BatchRows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from torch import Tensor
+
+    from specserve.models.config import Activation
+    from specserve.models.experts_config import ExpertsConfig
+    from specserve.models.projection import Projection
+    from specserve.protocols import KernelSet
+
+
+@dataclass(frozen=True, slots=True)
+class DenseMlp:
+    """A gated MLP (Shazeer, 2020)."""
+
+    gate_up_proj: Projection
+    down_proj: Projection
+    activate: Callable[[Tensor], Tensor]
+    """[T, 2n] -> [T, n]: of the gates, times the ups."""
+
+    def __call__(self, x: Tensor, at: BatchRows) -> Tensor:
+        """x: [T, H] -> [T, H], a fresh tensor."""
+        return self.down_proj(self.activate(self.gate_up_proj(x, at)), at)
+
+
+@dataclass(frozen=True, slots=True)
+class MixtureOfExperts:
+    """Every row goes through its own few of the experts."""
+
+    config: ExpertsConfig
+    router: Projection
+    """[E, H]."""
+    experts: tuple[DenseMlp, ...]
+    kernels: KernelSet
+
+    def __call__(self, x: Tensor, at: BatchRows) -> Tensor:
+        """x: [T, H] -> [T, H], a fresh tensor. With kernels that take tiles an expert's rows are a tile of their own,
+        so that a row's bits do not depend on who else is given to its experts."""
+        chosen, weights = self.kernels.choose_experts(self.router(x, at), self.config)
+        given = rows_by_expert(chosen.tolist(), self.config.count)
+        outs = x.new_empty((chosen.shape[1], *x.shape))
+        for expert, slots in given.items():
+            rows = sorted(slots)
+            index = torch.tensor(rows, device=x.device)
+            padded = x.new_zeros(x.shape) if self.kernels.row_tile else x.new_empty((len(rows), x.shape[1]))
+            padded[: len(rows)] = x.index_select(0, index)
+            out = self.experts[expert](padded, of_rows(at, rows))
+            outs[torch.tensor([slots[row] for row in rows], device=x.device), index] = out[: len(rows)]
+        return combined(outs, weights)
+
+
+Mlp: TypeAlias = DenseMlp | MixtureOfExperts
+
+
+def dense_mlp(mlp: Mlp) -> DenseMlp:
+    """For code that is not asked for layers with experts."""
+    assert isinstance(mlp, DenseMlp), "the layer has experts"
+    return mlp
+
+
+def activation_of(kernels: KernelSet, activation: Activation) -> Callable[[Tensor], Tensor]:
+    return kernels.silu_and_multiply if activation == "silu" else kernels.gelu_and_multiply
+
+
+def rows_by_expert(chosen: Sequence[Sequence[int]], count: int) -> dict[int, dict[int, int]]:
+    """chosen: [T][k] experts. By expert that any row goes to, ascending: its rows, and as which of the row's k."""
+    given: dict[int, dict[int, int]] = {expert: {} for expert in range(count)}
+    for row, experts in enumerate(chosen):
+        for slot, expert in enumerate(experts):
+            given[expert][row] = slot
+    return {expert: rows for expert, rows in given.items() if rows}
+
+
+def combined(outs: Tensor, weights: Tensor) -> Tensor:
+    """outs: [k, T, H], weights: [T, k] float32 -> [T, H] in the dtype of outs: added in float32 in order, rounded once.
+    Products and sums are rounded each, so that every kernel set can have these bits."""
+    total = outs[0].float() * weights[:, 0, None]
+    for slot in range(1, len(outs)):
+        total += outs[slot].float() * weights[:, slot, None]
+    return total.to(outs.dtype)
+
+
+def of_rows(at: BatchRows, rows: Sequence[int]) -> BatchRows:
+    """Where some rows of a tile are, ascending, as rows of their own."""
+    here = slice(0, len(rows))
+    if at.lora is None:
+        return BatchRows(here, None)
+    cuts = [
+        Segment(bisect_left(rows, begin), bisect_left(rows, end), adapter)
+        for begin, end, adapter in at.lora.adapted(at.rows)
+    ]
+    return BatchRows(here, LoraPlan([cut for cut in cuts if cut.end > cut.begin], at.lora.rank))
