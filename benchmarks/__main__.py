@@ -36,6 +36,7 @@ CASES = {
     "eagle": "throughput with the demo model's EAGLE-3 head, alone and beside n-gram drafts",
     "grammar": "structured output: masks against none, drafts of forced text against masks alone",
     "adaptive": "fixed draft widths, tiers and ranked where text begins and ends to repeat itself",
+    "families": "a mixture of experts against a dense model that reads as many weights for a token",
     "peers": "throughput against vLLM and OpenVINO GenAI, which `make bench-peers` installs",
     "grammar_peers": "structured output against vLLM, which `make bench-peers` installs",
     "gpu": "on a CUDA device: the demo model and an 8B shape, plain, drafted and under adapters, against transformers",
@@ -50,12 +51,12 @@ ON_CUDA = ("gpu", "tiles")
 ALIASES = {"pays": "speculation"}
 FLAGS = {
     "adaptive": "[--drafters ngram|eagle|both...] [--counts N...] [--rounds N] [--plot FILE]",
-    "kernels": "[--model demo|half-billion|DIR]",
-    "weights": "[--model demo|half-billion|DIR] [--counts N...] [--kinds KIND...] [--rounds N]",
+    "kernels": "[--model demo|SHAPE|DIR]",
+    "weights": "[--model demo|SHAPE|DIR] [--counts N...] [--kinds KIND...] [--rounds N]",
     "growth": "[--contexts N...] [--counts N...] [--plot FILE]",
     "routing": "[--sizes N...] [--plot FILE]",
     "replay": "[--budgets N...] [--drafters NAME...] [--kinds KIND...] [--traces DIR]",
-    "peers": "[--model demo|half-billion|DIR] [--weights auto|int8] [--activations auto|int8] [--counts N...] "
+    "peers": "[--model demo|SHAPE|DIR] [--weights auto|int8] [--activations auto|int8] [--counts N...] "
     "[--against PEER...]",
     "grammar_peers": "[--counts N...] [--temperatures T...] [--rounds N]",
 }

@@ -25,7 +25,7 @@ from benchmarks.lib.forwards import (
 )
 from benchmarks.lib.prefill import LENGTH, CausalAttention, UntiledKernels, cache_for, prefill, spec_for
 from benchmarks.lib.report import Check, Options, Result
-from benchmarks.lib.shapes import model_directory
+from benchmarks.lib.shapes import MODEL_HELP, model_directory
 from benchmarks.lib.timing import alternate, medians, spread
 from benchmarks.lib.workload import DTYPE, MODEL
 from specserve.models.loader import load_model
@@ -53,7 +53,7 @@ MANY = 32
 
 def run(options: Options) -> Result:
     parser = argparse.ArgumentParser(prog="python -m benchmarks kernels")
-    parser.add_argument("--model", default=MODEL, help="demo, half-billion or a directory")
+    parser.add_argument("--model", default=MODEL, help=MODEL_HELP)
     name = parser.parse_args(options.rest).model
     assembled = engine_of(name, options)
     model = assembled.engine.runner.model

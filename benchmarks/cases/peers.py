@@ -14,7 +14,7 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.lib.report import Check, Options, Result
-from benchmarks.lib.shapes import model_directory
+from benchmarks.lib.shapes import MODEL_HELP, model_directory
 from benchmarks.lib.timing import alternate, spread
 from benchmarks.lib.workload import DTYPE, MANY, MODEL, NUM_TOKENS, PROMPT_LEN
 from benchmarks.peers.engine_process import CrashedError
@@ -50,7 +50,7 @@ class Measured(NamedTuple):
 def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks peers", description="Flags of the peers benchmark.")
     names = [workload.name for workload in WORKLOADS]
-    parser.add_argument("--model", default=MODEL, help="demo, half-billion or a directory")
+    parser.add_argument("--model", default=MODEL, help=MODEL_HELP)
     parser.add_argument("--counts", type=int, nargs="+", default=list(COUNTS), help="concurrent requests")
     parser.add_argument("--workloads", nargs="+", choices=names, default=names)
     parser.add_argument("--weights", choices=list(OPENVINO_FORMATS), default="auto", help="auto: bfloat16")

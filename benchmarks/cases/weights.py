@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from benchmarks.lib.decoding import Decoded, decode_in_slices
 from benchmarks.lib.forwards import engine_of, kv_bytes, weight_bytes
 from benchmarks.lib.report import Check, Options, Result
+from benchmarks.lib.shapes import MODEL_HELP
 from benchmarks.lib.timing import alternate, medians, spread
 from benchmarks.lib.workload import DTYPE, MODEL, greedy, held_out_prompts
 from specserve.batch.builder import BatchBuilder
@@ -44,7 +45,7 @@ LOSS_TARGET, SPEED_TARGET = 1.005, 1.7
 
 def run(options: Options) -> Result:
     parser = argparse.ArgumentParser(prog="python -m benchmarks weights")
-    parser.add_argument("--model", default=MODEL, help="demo, half-billion or a directory")
+    parser.add_argument("--model", default=MODEL, help=MODEL_HELP)
     parser.add_argument("--counts", type=int, nargs="+", default=COUNTS, help="concurrent requests")
     parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS), help="beside bfloat16")
     parser.add_argument("--rounds", type=int, help="of decoding")

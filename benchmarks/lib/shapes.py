@@ -6,35 +6,72 @@ Their speed is that of a trained model. Their text is not, so acceptance lengths
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from specserve.models.locate import locate_model
 from specserve_workbench.testing.toy import write_checkpoint
 
-HALF_BILLION = "half-billion"
-"""The shape of Qwen2.5-0.5B: 24 layers, 494 million parameters, about 1 GB in bfloat16."""
+HALF_BILLION, EXPERTS, DENSE = "half-billion", "billion-experts", "as-dense"
+SHAPES: dict[str, dict[str, Any]] = {
+    # of Qwen2.5-0.5B: 24 layers, 494 million parameters, about 1 GB in bfloat16
+    HALF_BILLION: {
+        "architecture": "qwen2",
+        "vocab_size": 151936,
+        "hidden_size": 896,
+        "intermediate_size": 4864,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 14,
+        "num_key_value_heads": 2,
+        "head_dim": 64,
+        "max_position_embeddings": 32768,
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 1e6,
+        "tie_word_embeddings": True,
+    },
+    # of Qwen3-30B-A3B, made smaller: 16 layers, 1.0 billion parameters, of which a token reads 0.22 billion
+    EXPERTS: {
+        "architecture": "qwen3_moe",
+        "vocab_size": 32768,
+        "hidden_size": 1024,
+        "intermediate_size": 4096,
+        "num_hidden_layers": 16,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 4,
+        "head_dim": 64,
+        "num_experts": 32,
+        "num_experts_per_tok": 4,
+        "moe_intermediate_size": 512,
+        "norm_topk_prob": True,
+        "max_position_embeddings": 32768,
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 1e6,
+        "tie_word_embeddings": True,
+    },
+    # its attention, and an MLP as wide as a token's experts together
+    DENSE: {
+        "architecture": "qwen3",
+        "vocab_size": 32768,
+        "hidden_size": 1024,
+        "intermediate_size": 2048,
+        "num_hidden_layers": 16,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 4,
+        "head_dim": 64,
+        "max_position_embeddings": 32768,
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 1e6,
+        "tie_word_embeddings": True,
+    },
+}
+MODEL_HELP = f"demo, {', '.join(SHAPES)} or a directory"
 BUILD = Path(__file__).parents[2] / "build" / "models"
 
 
 def model_directory(name: str) -> Path:
-    """An installed model, a directory, or `half-billion`, which is written on first use."""
-    if name != HALF_BILLION:
+    """An installed model, a directory, or one of SHAPES, which is written on first use."""
+    if name not in SHAPES:
         return locate_model(name)
-    path = BUILD / HALF_BILLION
+    path = BUILD / name
     if not (path / "model.safetensors").exists():
-        write_checkpoint(
-            path,
-            architecture="qwen2",
-            dtype="bfloat16",
-            vocab_size=151936,
-            hidden_size=896,
-            intermediate_size=4864,
-            num_hidden_layers=24,
-            num_attention_heads=14,
-            num_key_value_heads=2,
-            head_dim=64,
-            max_position_embeddings=32768,
-            rms_norm_eps=1e-6,
-            rope_theta=1e6,
-            tie_word_embeddings=True,
-        )
+        write_checkpoint(path, dtype="bfloat16", **SHAPES[name])
     return path

@@ -26,6 +26,9 @@ ROUNDS = 4
 FEW_ROWS, ROUNDS_OF_FEW_ROWS = 16, 12
 """Passes of few rows are short, and small differences between them decide whether a draft token pays."""
 LEAST_POINTS = 2
+STRIDE = 7919
+"""From one row's token to the next. Rows of equal tokens would all go to the same experts, and passes of equal rows
+would find those in the processor's cache: in a model with experts, both would cost less than rows of text do."""
 
 
 class CostProbe(NamedTuple):
@@ -50,37 +53,45 @@ def measure_costs(probe: CostProbe, seconds: float) -> CostTable:
     padded_points = {padded(rows) for rows in POINTS}
     points = sorted(rows for rows in padded_points if rows <= most) or [1]
     longer = min(LONG_CONTEXT, cache_tokens - 1)
-    batches = probe_batches(builder, context, points)
+    passes = [TimedPass(context, rows) for rows in points]
     if longer >= 2 * context:
-        batches += probe_batches(builder, longer, [1])
-    best = best_times(probe, batches, time.perf_counter() + seconds)
+        passes.append(TimedPass(longer, 1))
+    best = best_times(probe, passes, time.perf_counter() + seconds)
     table = [(rows, best[i]) for i, rows in enumerate(points) if best[i] < math.inf]
     per_key = 0.0
-    if len(batches) > len(points) and best[-1] < math.inf:
+    if len(passes) > len(points) and best[-1] < math.inf:
         per_key = max(0.0, (best[-1] - best[0]) / (longer - context))
     return CostTable([rows for rows, _ in table], [each for _, each in table], per_key, buckets)
 
 
-def probe_batches(builder: BatchBuilder, context: int, points: Sequence[int]) -> list[Batch]:
-    """One request with `context` prompt tokens, and a batch of its next rows for each point."""
-    tokens = [0] * (context + points[-1])
-    blocks = list(range(num_blocks_for(len(tokens), builder.block_size)))
-    # the rows count as generated, as verified rows do: another attention backend may serve the prompt's
-    spans = [Span("cost", context, rows, 0, rows, blocks, prompt_len=context) for rows in points]
-    return [builder.build([span], [tokens]) for span in spans]
+class TimedPass(NamedTuple):
+    """Of one request with `context` prompt tokens: its next `rows` rows."""
+
+    context: int
+    rows: int
+
+    def batch(self, probe: CostProbe, turn: int) -> Batch:
+        """With other tokens in every turn."""
+        size, vocab = self.context + self.rows, probe.runner.model.vocab_size
+        tokens = [(turn * size + at) * STRIDE % vocab for at in range(size)]
+        blocks = list(range(num_blocks_for(size, probe.builder.block_size)))
+        # the rows count as generated, as verified rows do: another attention backend may serve the prompt's
+        span = Span("cost", self.context, self.rows, 0, self.rows, blocks, prompt_len=self.context)
+        return probe.builder.build([span], [tokens])
 
 
-def best_times(probe: CostProbe, batches: Sequence[Batch], deadline: float) -> list[float]:
-    """Seconds of the fastest pass of each batch; infinite for batches that there was no time for."""
-    best = [math.inf] * len(batches)
+def best_times(probe: CostProbe, passes: Sequence[TimedPass], deadline: float) -> list[float]:
+    """Seconds of the fastest of each; infinite for those that there was no time for."""
+    best = [math.inf] * len(passes)
     for turn in range(ROUNDS_OF_FEW_ROWS):  # round robin: a short load on the machine then distorts no single point
-        for i, batch in enumerate(batches):
-            if turn >= ROUNDS and batch.num_rows > FEW_ROWS:
+        for i, each in enumerate(passes):
+            if turn >= ROUNDS and each.rows > FEW_ROWS:
                 continue
             if time.perf_counter() > deadline and (turn or i >= LEAST_POINTS):
                 return best
-            probe.runner.forward(batch)  # warms the caches, as the step before does in steady decoding
+            probe.runner.forward(each.batch(probe, 2 * turn))  # warms the caches, as the step before does in decoding
             probe.wait()
+            batch = each.batch(probe, 2 * turn + 1)
             began = time.perf_counter()
             probe.runner.forward(batch)
             probe.wait()
