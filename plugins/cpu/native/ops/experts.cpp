@@ -8,8 +8,8 @@
 namespace specserve {
 
 namespace {
-constexpr int kTasksPerThread = 8, kPairsPerTask = 16;
-constexpr int kFewRows = 4;      // one thread chooses the experts of so few
+constexpr int kExpertTasksPerThread = 8, kPairsPerTask = 16;
+constexpr int kRoutedAlone = 4;  // one thread chooses the experts of so few
 constexpr int kRowsOfARead = 4;  // as long as weights come from memory, so many rows take no longer than one
 
 // The experts with the highest logits, in order. A NaN is below every number that comes after it.
@@ -130,9 +130,9 @@ void Experts<S>::choose(Team& team, const Block& block) {
         choose_experts(table_, routing, logits, scratch_.data() + ptrdiff_t{r} * 2 * count,
                        chosen_.data() + ptrdiff_t{r} * k, weights_.data() + ptrdiff_t{r} * k);
     };
-    if (rows > kFewRows) team.parallel_for(rows, choose_row);
+    if (rows > kRoutedAlone) team.parallel_for(rows, choose_row);
     team.parallel_for(1, [&](int) {
-        for (int r = 0; rows <= kFewRows && r < rows; ++r) choose_row(r);
+        for (int r = 0; rows <= kRoutedAlone && r < rows; ++r) choose_row(r);
         group(rows);
     });
 }
@@ -214,7 +214,7 @@ void Experts<S>::combine(Team& team, int rows, S* out) {
 template <typename S>
 template <typename Task>
 void Experts<S>::for_each_panels(Team& team, int panels, Task task) const {
-    int tasks = team.size() == 1 ? 1 : team.size() * kTasksPerThread;
+    int tasks = team.size() == 1 ? 1 : team.size() * kExpertTasksPerThread;
     team.parallel_for(tasks, [&](int i) {
         auto weight = [](const Group& group) { return int64_t{std::max(group.end - group.begin, kRowsOfARead)}; };
         int64_t total = 0;

@@ -44,10 +44,19 @@ struct Adapters {
         zero.layers.resize(2);
         for (AdapterLayer<S>& layer : nonzero.layers) {
             LowRank<S>* projections[] = {&layer.qkv, &layer.o, &layer.gate_up, &layer.down};
-            for (size_t i = 0; i < 4; ++i)
-                for (int parts = between(random, 0, 2); parts; --parts)
-                    projections[i]->push_back(part(pool, random, model.linears[i].linear()));
+            for (size_t i = 0; i < 4; ++i) add_parts(pool, random, model.linears[i].linear(), *projections[i]);
+            if (!model.routing.count) continue;
+            add_parts(pool, random, model.expert_linears[0].linear(), layer.router);
+            layer.experts.resize(static_cast<size_t>(between(random, 0, model.routing.count)));
+            for (size_t i = 0; i < layer.experts.size(); ++i) {
+                add_parts(pool, random, model.expert_linears[2 * i + 1].linear(), layer.experts[i].gate_up);
+                add_parts(pool, random, model.expert_linears[2 * i + 2].linear(), layer.experts[i].down);
+            }
         }
+    }
+
+    void add_parts(ThreadPool& pool, Random& random, const Linear<S>& w, LowRank<S>& parts) {
+        for (int count = between(random, 0, 2); count; --count) parts.push_back(part(pool, random, w));
     }
 
     LowRankPart<S> part(ThreadPool& pool, Random& random, const Linear<S>& w) {
@@ -100,7 +109,7 @@ void check_decoder_stack(const Kernels& kernels, std::shared_ptr<ThreadPool> poo
     int window = between(random, 0, 1) * between(random, 1, 200), min_key = between(random, 0, 1);
     Random same_random = random;
     Batch batch(random, block_size, rows_per_tile(heads)), other(same_random, block_size, between(random, 1, 9));
-    Model<S> model(*pool, random, heads);
+    Model<S> model(*pool, random, heads, true);
     RandomCache<S> cache(random, layout, heads, batch.num_blocks * block_size), other_cache = cache;
     int rows = batch.plan.num_rows();
     std::vector<S> x = random_numbers<S>(random, static_cast<size_t>(rows * model.hidden)), other_x = x;

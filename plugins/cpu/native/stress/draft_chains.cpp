@@ -75,7 +75,7 @@ void check_draft_chains(const Kernels& kernels, std::shared_ptr<ThreadPool> pool
     HeadShape heads{0, between(random, 1, 3), between(random, 1, 20) * 2};
     heads.num_heads = heads.num_kv_heads * between(random, 1, 4);
     int block_size = between(random, 1, 20);
-    Model<S> model(*pool, random, heads);
+    Model<S> model(*pool, random, heads, false);
     Roots<S> roots(random, block_size, rows_per_tile(heads), model.hidden);
     RandomCache<S> cache(random, layout, heads, roots.num_blocks * block_size), other_cache = cache;
     std::vector<S> embedding = random_numbers<S>(random, static_cast<size_t>(Model<S>::kVocab * model.hidden));

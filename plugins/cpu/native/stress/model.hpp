@@ -1,4 +1,4 @@
-// A random model of two layers.
+// A random model of two layers, with experts or without.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace specserve {
 
 template <typename S>
 struct Model {
-    Model(ThreadPool& pool, Random& random, HeadShape shape)
+    Model(ThreadPool& pool, Random& random, HeadShape shape, bool may_have_experts)
         : heads(shape), hidden(between(random, 1, 30) * 2), inter(16 * between(random, 1, 3)),
           has_aux(between(random, 0, 1)) {
         int qkv = (heads.num_heads + 2 * heads.num_kv_heads) * heads.head_dim, q = heads.num_heads * heads.head_dim;
@@ -25,6 +25,24 @@ struct Model {
                                                  {kVocab, hidden}}) {
             std::vector<S> bias = random_numbers<S>(random, static_cast<size_t>(out_features));
             linears.push_back(random_linear<S>(pool, random, out_features, in_features, bias.data()).packed);
+        }
+        if (may_have_experts && between(random, 0, 1)) {
+            routing.count = between(random, 1, 9);
+            routing.chosen = between(random, 1, routing.count);
+            routing.scores = between(random, 0, 1) ? Scores::kSoftmax : Scores::kSoftmaxOfChosen;
+            routing.renormalizes = between(random, 0, 1);
+            routing.rounds = between(random, 0, 1);
+            activation = between(random, 0, 1) ? Activation::kSilu : Activation::kGelu;
+            auto add = [&](int out_features, int in_features, LinearForm form) {
+                expert_linears.push_back(
+                    random_linear<S>(pool, random, out_features, in_features, nullptr, form).packed);
+            };
+            LinearForm of_gate_up = random_form<S>(random, hidden), of_down = random_form<S>(random, inter);
+            add(routing.count, hidden, random_form<S>(random, hidden));
+            for (int expert = 0; expert < routing.count; ++expert) {
+                add(2 * inter, hidden, of_gate_up);
+                add(hidden, inter, of_down);
+            }
         }
         norm = random_numbers<S>(random, static_cast<size_t>(std::max(hidden, heads.head_dim)));
         angles = random_numbers<float>(random, static_cast<size_t>(kPositions * heads.head_dim));
@@ -44,18 +62,31 @@ struct Model {
         layer.o = linears[1].linear();
         layer.gate_up = linears[2].linear();
         layer.down = linears[3].linear();
+        if (routing.count) layer.mixture = mixture();
         layer.cache = cache;
         layer.window = window;
         DecoderShape shape{hidden, inter, heads, 1e-5f, 0.2f, 1e15f, min_key};
+        shape.activation = activation;
+        shape.routing = routing;
+        shape.expert_size = inter;
         return DecoderStack<S>(kernel_table<S>(kernels), layout, std::move(pool), shape, {layer, layer}, {norm.data()},
                                linears[4].linear());
+    }
+
+    ExpertLayer<S> mixture() const {
+        ExpertLayer<S> layer{expert_linears[0].linear(), {}};
+        for (size_t i = 1; i < expert_linears.size(); i += 2)
+            layer.experts.push_back({expert_linears[i].linear(), expert_linears[i + 1].linear()});
+        return layer;
     }
 
     static constexpr int kPositions = 300, kVocab = 37;
     HeadShape heads;
     int hidden, inter;
-    bool has_aux;  // every layer reads an auxiliary input, and does not normalize the other
-    std::vector<PackedWeights<S>> linears;
+    bool has_aux;     // every layer reads an auxiliary input, and does not normalize the other
+    Routing routing;  // of no experts, where there are none
+    Activation activation = Activation::kSilu;
+    std::vector<PackedWeights<S>> linears, expert_linears;  // the latter: the router, then gate_up and down of each
     std::vector<S> norm;
     std::vector<float> angles;
 };

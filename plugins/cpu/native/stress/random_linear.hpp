@@ -17,19 +17,32 @@ struct RandomLinear {
     std::vector<double> weight;  // [out_features][in_features], as the map has it
 };
 
+// How the weights of a map are kept: in the model's dtype, or with one scale for `group_size` inputs.
+struct LinearForm {
+    int group_size = 0;  // 0: the model's dtype
+    InputKind inputs = InputKind::kModelDtype;
+};
+
 // 8-bit weights in half of the cases, with one scale per output in half of these; inputs of 8 bits for half of both.
 template <typename S>
-RandomLinear<S> random_linear(ThreadPool& pool, Random& random, int out_features, int in_features, const S* bias) {
+LinearForm random_form(Random& random, int in_features) {
+    if (between(random, 0, 1)) return {};
+    InputKind inputs = between(random, 0, 1) ? InputKind::kQuantized : InputKind::kModelDtype;
+    int multiple = inputs == InputKind::kQuantized ? kVnni<QuantizedInput> : kVnni<S>;
+    return {between(random, 0, 1) ? in_features : between(random, 1, 40) * multiple, inputs};
+}
+
+template <typename S>
+RandomLinear<S> random_linear(ThreadPool& pool, Random& random, int out_features, int in_features, const S* bias,
+                              LinearForm form) {
     size_t count = static_cast<size_t>(out_features * in_features);
     std::vector<S> numbers = random_numbers<S>(random, count);
     std::vector<double> weight(count);
-    if (between(random, 0, 1)) {
+    auto [group_size, inputs] = form;
+    if (!group_size) {
         for (size_t i = 0; i < count; ++i) weight[i] = to_double(numbers[i]);
         return {{pool, numbers.data(), bias, out_features, in_features}, std::move(weight)};
     }
-    InputKind inputs = between(random, 0, 1) ? InputKind::kQuantized : InputKind::kModelDtype;
-    int multiple = inputs == InputKind::kQuantized ? kVnni<QuantizedInput> : kVnni<S>;
-    int group_size = between(random, 0, 1) ? in_features : between(random, 1, 40) * multiple;
     int groups = ceil_div(in_features, group_size);
     std::vector<int8_t> integers(count);
     std::vector<float> scales(static_cast<size_t>(out_features * groups));
@@ -44,6 +57,11 @@ RandomLinear<S> random_linear(ThreadPool& pool, Random& random, int out_features
         }
     QuantizedRows rows{integers.data(), scales.data(), group_size};
     return {{pool, rows, inputs, bias, out_features, in_features}, std::move(weight)};
+}
+
+template <typename S>
+RandomLinear<S> random_linear(ThreadPool& pool, Random& random, int out_features, int in_features, const S* bias) {
+    return random_linear(pool, random, out_features, in_features, bias, random_form<S>(random, in_features));
 }
 
 }  // namespace specserve
