@@ -56,6 +56,20 @@ def test_the_activation_is_near_float64(isa: str, dtype: torch.dtype, size: int)
 
 @each_set
 @each_dtype
+@pytest.mark.parametrize("size", SIZES)
+def test_the_clamped_activation_is_near_float64(isa: str, dtype: torch.dtype, size: int) -> None:
+    gate_up = randn(9, 2 * size, dtype=dtype, scale=6)
+    gate, up = gate_up.double().chunk(2, -1)
+    gate, up = gate.clamp(max=7.0), up.clamp(-7.0, 7.0) + 1
+    opened = gate * torch.sigmoid(1.702 * gate)
+    got = kernels(isa, dtype).clamped_swiglu(gate_up, 1.702, 7.0)
+    assert_near(got, opened * up, (40 * U_SUM + 3 * U[dtype]) * (opened.abs() * (up.abs() + 1)), dtype)
+    broken = kernels(isa, dtype).clamped_swiglu(torch.full((1, 2), float("nan"), dtype=dtype), 1.702, 7.0)
+    assert broken.isnan().all()
+
+
+@each_set
+@each_dtype
 def test_the_activation_of_extreme_gates_is_that_of_torch(isa: str, dtype: torch.dtype) -> None:
     gate = torch.tensor([[-1e30, -200, -100, -88, -80, 0, 80, 88, 100, 1e30, float("nan")]], dtype=dtype)
     got = kernels(isa, dtype).silu_and_multiply(torch.cat((gate, torch.ones_like(gate)), -1))
@@ -84,6 +98,8 @@ def test_a_row_has_the_same_bits_among_any_others(isa: str, dtype: torch.dtype, 
     among, alone = kernels(isa, dtype, data.draw(st.sampled_from((1, 2)), "threads")), kernels(isa, dtype)
     assert same_bits(among.rms_norm(x, weight, 1e-6)[one], alone.rms_norm(x[one].clone(), weight, 1e-6))
     assert same_bits(among.silu_and_multiply(x)[one], alone.silu_and_multiply(x[one].clone()))
+    clamped = among.clamped_swiglu(x, 1.702, 7.0)[one]
+    assert same_bits(clamped, alone.clamped_swiglu(x[one].clone(), 1.702, 7.0))
     heads = x[:, None].contiguous()
     assert same_bits(among.rotary(heads, cos, sin)[one], alone.rotary(heads[one].clone(), cos[one], sin[one]))
 

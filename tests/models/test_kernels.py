@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
+from transformers.models.gpt_oss.configuration_gpt_oss import GptOssConfig
+from transformers.models.gpt_oss.modeling_gpt_oss import GptOssExperts
 from transformers.models.llama.modeling_llama import LlamaRMSNorm, apply_rotary_pos_emb
 
 from specserve.batch.lora_plan import Segment
 from specserve.kernels import torch_kernels as kernels_module
 from specserve.kernels.torch_kernels import TorchKernels
-from specserve.protocols import LowRankPart
+from specserve.protocols import KernelSet, LowRankPart
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 kernels = TorchKernels()
@@ -66,6 +68,17 @@ def test_activation_multiplies_the_two_halves():
 
 
 @each_dtype
+def test_the_clamped_activation_is_that_of_gpt_oss(dtype):
+    gate_up = (6 * torch.randn(32, 96)).to(dtype)
+    experts = GptOssExperts(GptOssConfig(num_local_experts=1, hidden_size=8, intermediate_size=48))
+    interleaved = torch.stack(gate_up.float().chunk(2, -1), -1).flatten(1)  # as its files have them
+    theirs, ulp = experts._apply_gate(interleaved), 1e-6 if dtype == torch.float32 else 3 * torch.finfo(dtype).eps
+    torch.testing.assert_close(kernels.clamped_swiglu(gate_up, 1.702, 7.0).float(), theirs, atol=1e-6, rtol=ulp)
+    by_row = KernelSet.clamped_swiglu(kernels, gate_up, 1.702, 7.0)
+    torch.testing.assert_close(by_row.float(), theirs, atol=1e-6, rtol=ulp)
+
+
+@each_dtype
 @pytest.mark.parametrize("size", [100, 2432, 4850])
 def test_a_row_does_not_depend_on_its_place_in_the_tile(three_threads, dtype, size):
     x, gain, weight = (torch.randn(*shape).to(dtype) for shape in ((1, 2 * size), (2 * size,), (40, 2 * size)))
@@ -76,6 +89,7 @@ def test_a_row_does_not_depend_on_its_place_in_the_tile(three_threads, dtype, si
         kernels.linear(x, weight, None),
         kernels.rms_norm(x, gain, 1e-6),
         kernels.silu_and_multiply(x),
+        kernels.clamped_swiglu(x, 1.702, 7.0),
         kernels.rotary(heads, cos, sin),
     )
     assert all(torch.equal(out, out[:1].expand_as(out)) for out in outs)
@@ -101,6 +115,7 @@ def test_a_row_does_not_depend_on_what_its_neighbours_hold(dtype, row):
         lambda x: kernels.linear(x, weight, None),
         lambda x: kernels.rms_norm(x, gain, 1e-6),
         lambda x: kernels.silu_and_multiply(x),
+        lambda x: kernels.clamped_swiglu(x, 1.702, 7.0),
     )
     assert all(torch.equal(function(x)[row], function(other)[row]) for function in functions)
 

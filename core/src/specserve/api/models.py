@@ -2,7 +2,7 @@
 
 from specserve.inference import inference
 from specserve.kernels.torch_kernels import TorchKernels
-from specserve.models.config import ModelConfig, Multipliers
+from specserve.models.config import ModelConfig, Multipliers, SwigluClamp
 from specserve.models.decoder import DecoderLayer, DecoderModel, DecoderWeights, Rotation
 from specserve.models.draft_head import DraftHead, TargetNorm
 from specserve.models.experts_config import ExpertsConfig
@@ -57,6 +57,7 @@ __all__ = [
     "Rotation",
     "StoredAs",
     "StoredTensor",
+    "SwigluClamp",
     "TargetNorm",
     "TiledPass",
     "TorchKernels",

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 
 from specserve.batch.lora_plan import HostAdapters
+from specserve.kernels.clamped_swiglu import clamped_swiglu
 from specserve.kernels.lowrank import add_to_all_rows
 from specserve.protocols import KernelSet
 from specserve.sampling.sampler import TorchSampler
@@ -75,6 +76,12 @@ class TorchKernels(KernelSet):
 
     def gelu_and_multiply(self, gate_up: Tensor) -> Tensor:
         return activate_and_multiply(gate_up, partial(torch.ops.aten.gelu.out, approximate="tanh"))
+
+    def clamped_swiglu(self, gate_up: Tensor, gain: float, limit: float) -> Tensor:
+        gate, up = gate_up.chunk(2, -1)
+        sizes = split_sizes(gate.shape[-1], max(SERIAL_ELEMENTS // len(gate), 1))
+        parts = zip(gate.split_with_sizes(sizes, -1), up.split_with_sizes(sizes, -1), strict=True)
+        return torch.cat([clamped_swiglu(*each, gain, limit) for each in parts], -1)
 
     def pack_adapter(self, weights: AdapterWeights) -> AdapterWeights:
         return {

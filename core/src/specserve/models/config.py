@@ -23,8 +23,16 @@ class GenerationDefaults(msgspec.Struct, frozen=True, kw_only=True):
 
 NormPlaces = Literal["before", "around", "after"]
 """Where a layer's norms are: before attention and before the MLP, behind them, or both."""
-Activation = Literal["silu", "gelu_tanh"]
+Activation = Literal["silu", "gelu_tanh", "clamped_swiglu"]
 """What the gate of an MLP goes through; `gelu_tanh` is GELU by its tanh approximation."""
+
+
+class SwigluClamp(msgspec.Struct, frozen=True, kw_only=True):
+    """Of `clamped_swiglu` (OpenAI, 2025): a gate g and an up u give g / (1 + e^-(gain g)) (u + 1), with g at most
+    `limit` and u within it on both sides."""
+
+    gain: float = 1.702
+    limit: float = 7.0
 
 
 class Multipliers(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +84,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What is added to the weights of norms as they are stored; only with `wide_norms`."""
     qk_norm_of: Literal["head", "all heads"] = "head"
     activation: Activation = "silu"
+    clamp: SwigluClamp = SwigluClamp()
     multipliers: Multipliers = Multipliers()
     experts: ExpertsConfig | None = None
     generation: GenerationDefaults = GenerationDefaults()

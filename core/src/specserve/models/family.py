@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from specserve.errors import ModelError
-from specserve.models.config import Activation, Multipliers, NormPlaces
+from specserve.models.config import Activation, Multipliers, NormPlaces, SwigluClamp
 from specserve.models.decoder import DecoderModel
 from specserve.models.windows import refuse_windows
 
@@ -40,6 +40,7 @@ class LayerTraits(NamedTuple):
     wide_norms: bool = False
     norm_offset: float = 0.0
     activation: Activation = "silu"
+    clamp: SwigluClamp = SwigluClamp()
     multipliers: Multipliers = Multipliers()
 
 

@@ -231,7 +231,7 @@ class _WeightReader:
         name, block = (f"{expert}.", f"mlp.{expert}") if expert else ("", "mlp")
         gate_up = self.projection(index, f"{name}gate_up_proj", block, ("gate_proj", "up_proj"))
         down = self.projection(index, f"{name}down_proj", block, ("down_proj",))
-        return DenseMlp(gate_up, down, activation_of(self.kernels, self.config.activation))
+        return DenseMlp(gate_up, down, activation_of(self.kernels, self.config))
 
     def norm(self, path: str) -> Tensor:
         """Its weight, with what the family adds to it; in float32 where it is multiplied so."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import torch
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.models.config import Activation
+    from specserve.models.config import ModelConfig
     from specserve.models.experts_config import ExpertsConfig
     from specserve.models.projection import Projection
     from specserve.protocols import KernelSet
@@ -75,8 +76,11 @@ def dense_mlp(mlp: Mlp) -> DenseMlp:
     return mlp
 
 
-def activation_of(kernels: KernelSet, activation: Activation) -> Callable[[Tensor], Tensor]:
-    return kernels.silu_and_multiply if activation == "silu" else kernels.gelu_and_multiply
+def activation_of(kernels: KernelSet, config: ModelConfig) -> Callable[[Tensor], Tensor]:
+    """[T, 2n] -> [T, n]: of the gates, times the ups."""
+    if config.activation == "clamped_swiglu":
+        return partial(kernels.clamped_swiglu, gain=config.clamp.gain, limit=config.clamp.limit)
+    return kernels.silu_and_multiply if config.activation == "silu" else kernels.gelu_and_multiply
 
 
 def rows_by_expert(chosen: Sequence[Sequence[int]], count: int) -> dict[int, dict[int, int]]:

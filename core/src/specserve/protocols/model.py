@@ -65,6 +65,16 @@ class KernelSet(ABC):
         rows = [F.gelu(row[:size], approximate="tanh").mul_(row[size:]) for row in gate_up]
         return torch.stack(rows) if rows else gate_up.new_empty((0, size))
 
+    def clamped_swiglu(self, gate_up: Tensor, gain: float, limit: float) -> Tensor:
+        """gate_up: [T, 2n] -> [T, n]: see `specserve.models.config.SwigluClamp`. This default takes a row at a time."""
+        import torch  # declarations of plugins load this module, and must not load torch
+
+        from specserve.kernels.clamped_swiglu import clamped_swiglu
+
+        gates, ups = gate_up.chunk(2, -1)
+        rows = [clamped_swiglu(gate, up, gain, limit) for gate, up in zip(gates, ups, strict=True)]
+        return torch.stack(rows) if rows else gate_up.new_empty((0, gate_up.shape[-1] // 2))
+
     def choose_experts(self, logits: Tensor, config: Any) -> tuple[Tensor, Tensor]:
         """logits: [T, E] in the model's dtype; config: a `specserve.models.experts_config.ExpertsConfig`, which says
         how. -> experts [T, k] int64, and their weights [T, k] float32."""

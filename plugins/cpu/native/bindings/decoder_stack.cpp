@@ -43,7 +43,7 @@ void bind_decoder_stack(nb::module_& m) {
     nb::class_<PyDecoderStack<S>>(m, "DecoderStack")
         .def(nb::init<std::shared_ptr<Machine>, std::optional<std::shared_ptr<PagedAttention<S>>>,
                       typename PyDecoderStack<S>::HeadSizes, std::vector<LayerWeights<S>>, std::optional<Array>,
-                      std::shared_ptr<PackedLinear<S>>, int64_t, float, float, const std::string&, float,
+                      std::shared_ptr<PackedLinear<S>>, int64_t, float, float, const ActivationNumbers&, float,
                       std::optional<RoutingNumbers>>(),
              nb::kw_only(), nb::arg("machine"), nb::arg("attention").none(), nb::arg("heads"), nb::arg("layers"),
              nb::arg("final_norm").none(), nb::arg("lm_head"), nb::arg("positions"), nb::arg("eps"), nb::arg("scale"),

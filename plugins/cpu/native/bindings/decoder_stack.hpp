@@ -30,7 +30,7 @@ class PyDecoderStack {
     PyDecoderStack(std::shared_ptr<Machine> machine, std::optional<std::shared_ptr<PagedAttention<S>>> attention,
                    HeadSizes heads, std::vector<LayerWeights<S>> layers, std::optional<Array> final_norm,
                    std::shared_ptr<PackedLinear<S>> lm_head, int64_t positions, float eps, float scale,
-                   const std::string& activation, float residual, const std::optional<RoutingNumbers>& routing)
+                   const ActivationNumbers& activation, float residual, const std::optional<RoutingNumbers>& routing)
         : machine_(std::move(machine)), attention_(attention ? std::move(*attention) : nullptr),
           layers_(std::move(layers)), final_norm_(std::move(final_norm)), lm_head_(std::move(lm_head)),
           positions_(positions), hidden_size_(lm_head_->linear().in_features),
@@ -129,8 +129,8 @@ class PyDecoderStack {
     }
 
    private:
-    DecoderShape make_shape(HeadSizes sizes, float eps, float scale, const std::string& activation, float residual,
-                            const std::optional<RoutingNumbers>& routing) const {
+    DecoderShape make_shape(HeadSizes sizes, float eps, float scale, const ActivationNumbers& activation,
+                            float residual, const std::optional<RoutingNumbers>& routing) const {
         auto [num_heads, num_kv_heads, head_dim] = sizes;
         HeadShape heads{num_heads, num_kv_heads, head_dim};
         if (num_kv_heads < 1 || num_heads < num_kv_heads || num_heads % num_kv_heads || head_dim < 1)
@@ -138,8 +138,6 @@ class PyDecoderStack {
                                         std::to_string(num_heads) + " and " + std::to_string(num_kv_heads) + ".");
         if (attention_ && !(attention_->heads() == heads))
             throw std::invalid_argument("heads must be those of the attention.");
-        if (activation != "silu" && activation != "gelu_tanh")
-            throw std::invalid_argument("the activation must be silu or gelu_tanh; got " + activation + ".");
         DecoderShape shape{};
         shape.hidden_size = hidden_size_;
         for (const LayerWeights<S>& layer : layers_) {
@@ -152,7 +150,7 @@ class PyDecoderStack {
         shape.scale = scale;
         shape.key_limit = attention_ ? attention_->key_limit() : 0.0f;
         shape.min_key = attention_ ? attention_->min_key() : 0;
-        shape.activation = activation == "silu" ? Activation::kSilu : Activation::kGelu;
+        shape.activation = checked_activation(activation);
         shape.residual = residual;
         return shape;
     }

@@ -1,4 +1,4 @@
-// How experts are chosen, as Python says it.
+// The activation, and how experts are chosen, as Python says it.
 #pragma once
 
 #include <stdexcept>
@@ -8,6 +8,17 @@
 #include "ops/experts.hpp"
 
 namespace specserve {
+
+// Its name; gain and limit of clamped_swiglu.
+using ActivationNumbers = std::tuple<std::string, float, float>;
+
+inline ActivationRule checked_activation(const ActivationNumbers& numbers) {
+    const auto& [name, gain, limit] = numbers;
+    if (name == "silu") return {Activation::kSilu};
+    if (name == "gelu_tanh") return {Activation::kGelu};
+    if (name == "clamped_swiglu") return {Activation::kClampedSwiglu, {gain, limit}};
+    throw std::invalid_argument("the activation must be silu, gelu_tanh or clamped_swiglu; got " + name + ".");
+}
 
 // Experts of a layer, experts of a row, what scores are a softmax of, whether weights are renormalised, and rounded.
 using RoutingNumbers = std::tuple<int, int, std::string, bool, bool>;

@@ -69,6 +69,20 @@ void activate_and_multiply(const Machine& machine, const Array& gate_up, const A
     });
 }
 
+template <typename S>
+void clamped_swiglu(const Machine& machine, const Array& gate_up, float gain, float limit, const Array& out) {
+    const S* inputs = checked_data<S>(gate_up, "gate_up", {kAny, kAny}, 1);
+    int rows = static_cast<int>(gate_up.shape(0)), size = static_cast<int>(gate_up.shape(1)) / 2;
+    S* outputs = checked_data<S>(out, "out", {rows, size});
+    nb::gil_scoped_release no_gil;
+    if (rows == 0) return;
+    parallel_for_ranges<S>(machine, rows, [&](int begin, int end) {
+        kernel_table<S>(machine.kernels)
+            .clamped_swiglu({inputs + begin * gate_up.stride(0), gate_up.stride(0), end - begin}, size, {gain, limit},
+                            {outputs + ptrdiff_t{begin} * size, size, end - begin});
+    });
+}
+
 // logits: [rows, experts]; chosen: int64 [rows, k], weights: float32 [rows, k]
 template <typename S>
 void choose_of_rows(const Machine& machine, const Array& logits, const RoutingNumbers& numbers, const Array& chosen,
@@ -98,6 +112,7 @@ void bind_rowwise(nb::module_& m) {
     m.def("rms_norm", &rms_norm<S>);
     m.def("apply_rope", &apply_rope<S>);
     m.def("silu_and_multiply", &activate_and_multiply<S, &KernelTable<S>::silu_and_multiply>);
+    m.def("clamped_swiglu", &clamped_swiglu<S>);
     m.def("choose_experts", &choose_of_rows<S>);
     m.def("gelu_and_multiply", &activate_and_multiply<S, &KernelTable<S>::gelu_and_multiply>);
 }

@@ -23,6 +23,22 @@ static void gelu_and_multiply(Rows<const S> gate_up, int size, Rows<S> out) {
     activate_and_multiply(gate_up, size, out, [](Vec gate) { return gelu_tanh(gate); });
 }
 
+// gpt-oss's: gates at most `limit`, ups within it on both sides; out = gate / (1 + e^(-gain gate)) (up + 1).
+template <typename S>
+static void clamped_swiglu(Rows<const S> gate_up, int size, SwigluClamp clamp, Rows<S> out) {
+    Vec limit = splat(clamp.limit), least = splat(-clamp.limit), gain = splat(-clamp.gain), one = splat(1.0f);
+    for (int r = 0; r < gate_up.count; ++r) {
+        const S* gates = gate_up.data + r * gate_up.stride;
+        S* to = out.data + r * out.stride;
+        for (int i = 0; i < size; i += kLanes) {
+            int n = size - i < kLanes ? size - i : kLanes;
+            Vec gate = min(limit, load(gates + i, n)), up = max(least, min(limit, load(gates + size + i, n)));
+            Vec opened = round_to(div(gate, add(one, exp(mul(gain, gate)))), to);
+            store(to + i, mul(opened, round_to(add(up, one), to)), n);
+        }
+    }
+}
+
 // x *= scale
 template <typename S>
 static void scale_inplace(S* x, float scale, int size) {

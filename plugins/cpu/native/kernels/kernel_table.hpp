@@ -69,6 +69,10 @@ struct NormWeight {
     explicit operator bool() const { return rounded || wide; }
 };
 
+struct SwigluClamp {
+    float gain = 1.702f, limit = 7.0f;
+};
+
 // The rotation angles of one position.
 struct RopeAngles {
     const float* cos;
@@ -155,6 +159,7 @@ struct KernelTable : LinearTable<S> {
     void (*rms_norm_wide)(Rows<const S> x, const float* weight, float eps, int size, Rows<S> out);
     void (*silu_and_multiply)(Rows<const S> gate_up, int size, Rows<S> out);
     void (*gelu_and_multiply)(Rows<const S> gate_up, int size, Rows<S> out);
+    void (*clamped_swiglu)(Rows<const S> gate_up, int size, SwigluClamp, Rows<S> out);
     void (*scale_inplace)(S* x, float scale, int size);
     void (*add_inplace)(const S* x, S* out, int size);
     void (*apply_rope)(S* head, RopeAngles);

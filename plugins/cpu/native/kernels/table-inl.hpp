@@ -31,6 +31,7 @@ static KernelTable<S> kernel_table() {
             rms_norm<S, float>,
             silu_and_multiply<S>,
             gelu_and_multiply<S>,
+            clamped_swiglu<S>,
             scale_inplace<S>,
             add_inplace<S>,
             apply_rope<S>,

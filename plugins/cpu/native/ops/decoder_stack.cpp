@@ -14,7 +14,7 @@ constexpr int kRowsPerNormTask = 2, kRowsPerRopeTask = 16;
 
 template <typename S>
 bool is_fusable(const DecoderLayer<S>& layer, const DecoderShape& shape) {
-    bool is_plain = shape.activation == Activation::kSilu && shape.residual == 1.0f;
+    bool is_plain = shape.activation.kind == Activation::kSilu && shape.residual == 1.0f;
     return is_plain && layer.mixture.experts.empty() && !layer.attention_output_norm && !layer.mlp_output_norm &&
            !layer.norms_all_heads;
 }

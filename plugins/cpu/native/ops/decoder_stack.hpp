@@ -51,7 +51,7 @@ struct DecoderShape {
     HeadShape heads;
     float eps, scale, key_limit;
     int min_key;  // see Attention
-    Activation activation = Activation::kSilu;
+    ActivationRule activation = {};
     float residual = 1.0f;  // of what attention and the MLP add
     Routing routing;        // of layers with experts
     int expert_size = 0;    // the intermediate size of one

@@ -104,8 +104,8 @@ void DecoderStack<S>::run_dense_mlp(Team& team, int index, int rows) {
         S* rows_gate_up = gate_up + begin * 2 * inter;
         add_adapter(adapter, &AdapterLayer<S>::gate_up, {normed + begin * hidden, hidden, count}, rows_gate_up,
                     2 * shape_.intermediate_size);
-        auto activate = shape_.activation == Activation::kGelu ? table_.gelu_and_multiply : table_.silu_and_multiply;
-        activate({rows_gate_up, 2 * inter, count}, shape_.intermediate_size, {activated + begin * inter, inter, count});
+        shape_.activation(table_, Rows<const S>{rows_gate_up, 2 * inter, count}, shape_.intermediate_size,
+                          Rows<S>{activated + begin * inter, inter, count});
         quantizer_.quantize(table_, layer.down, activated_rows, begin, count);
     });
     Inputs<S> down_in = quantizer_.inputs(layer.down, activated_rows);

@@ -172,7 +172,7 @@ template <typename S>
 void Experts<S>::activate(Team& team, const Block& block) {
     int pairs = num_pairs(block.x.count), inner_size = shape_.inner_size;
     ptrdiff_t hidden = shape_.hidden_size, inner = inner_size;
-    bool is_fused = shape_.activation == Activation::kSilu && !block.has_adapters;
+    bool is_fused = shape_.activation.kind == Activation::kSilu && !block.has_adapters;
     int panels = ceil_div((is_fused ? 1 : 2) * inner_size, kLanes);
     for_each_panels(team, panels, [&](const Group& group, PanelRange range) {
         const Linear<S>& w = block.maps(group.expert).gate_up;
@@ -185,13 +185,13 @@ void Experts<S>::activate(Team& team, const Block& block) {
     });
     bool quantizes = block.layer->experts[0].down.corrections;
     if (is_fused && !quantizes) return;
-    auto run_of = shape_.activation == Activation::kGelu ? table_.gelu_and_multiply : table_.silu_and_multiply;
     for_each_run(team, block, [&](int begin, int count, const AdapterLayer<S>* adapter, int expert) {
         S *own = gate_up_.data() + begin * 2 * inner, *to = activated_.data() + begin * inner;
         if (adapter)
             add_low_rank(table_, adapter->expert(expert).gate_up, {gathered_.data() + begin * hidden, hidden, count},
                          {own, 2 * inner, count});
-        if (!is_fused) run_of({own, 2 * inner, count}, inner_size, {to, inner, count});
+        if (!is_fused)
+            shape_.activation(table_, Rows<const S>{own, 2 * inner, count}, inner_size, Rows<S>{to, inner, count});
         quantizer_.quantize(table_, block.maps(expert).down, {activated_.data(), inner, begin + count}, begin, count);
     });
 }

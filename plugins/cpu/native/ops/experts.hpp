@@ -14,7 +14,20 @@
 
 namespace specserve {
 
-enum class Activation { kSilu, kGelu };
+enum class Activation { kSilu, kGelu, kClampedSwiglu };
+
+// What becomes of gates and ups.
+struct ActivationRule {
+    Activation kind = Activation::kSilu;
+    SwigluClamp clamp = {};
+
+    template <typename S>
+    void operator()(const KernelTable<S>& table, Rows<const S> gate_up, int size, Rows<S> out) const {
+        if (kind == Activation::kClampedSwiglu) return table.clamped_swiglu(gate_up, size, clamp, out);
+        (kind == Activation::kGelu ? table.gelu_and_multiply : table.silu_and_multiply)(gate_up, size, out);
+    }
+};
+
 constexpr int kMaxChosen = 64;
 
 enum class Scores { kSoftmax, kSoftmaxOfChosen };
@@ -30,7 +43,7 @@ struct Routing {
 struct ExpertShape {
     Routing routing;
     int hidden_size = 0, inner_size = 0;
-    Activation activation = Activation::kSilu;
+    ActivationRule activation = {};
 };
 
 template <typename S>

@@ -32,7 +32,7 @@ struct Model {
             routing.scores = between(random, 0, 1) ? Scores::kSoftmax : Scores::kSoftmaxOfChosen;
             routing.renormalizes = between(random, 0, 1);
             routing.rounds = between(random, 0, 1);
-            activation = between(random, 0, 1) ? Activation::kSilu : Activation::kGelu;
+            activation.kind = static_cast<Activation>(between(random, 0, 2));
             auto add = [&](int out_features, int in_features, LinearForm form) {
                 expert_linears.push_back(
                     random_linear<S>(pool, random, out_features, in_features, nullptr, form).packed);
@@ -85,7 +85,7 @@ struct Model {
     int hidden, inter;
     bool has_aux;     // every layer reads an auxiliary input, and does not normalize the other
     Routing routing;  // of no experts, where there are none
-    Activation activation = Activation::kSilu;
+    ActivationRule activation;
     std::vector<PackedWeights<S>> linears, expert_linears;  // the latter: the router, then gate_up and down of each
     std::vector<S> norm;
     std::vector<float> angles;

@@ -110,6 +110,10 @@ class DtypeModule:
         """The same with GELU by its tanh approximation."""
 
     @staticmethod
+    def clamped_swiglu(machine: Machine, gate_up: Tensor, gain: float, limit: float, out: Tensor, /) -> None:
+        """gate_up: [T, 2n] -> out: [T, n]: see `specserve.api.models.SwigluClamp`."""
+
+    @staticmethod
     def choose_experts(machine: Machine, logits: Tensor, routing: Routing, experts: Tensor, weights: Tensor, /) -> None:
         """logits: [T, experts] -> experts: [T, k] int64, weights: [T, k] float32."""
 
@@ -187,8 +191,9 @@ class DtypeModule:
 
     class DecoderStack:
         """The decoder's layers. heads: query heads, KV heads, head_dim; positions: how many have angles; activation:
-        silu or gelu_tanh; residual multiplies what attention and the MLP add. Without attention, call `pre_attention`
-        and `post_attention` instead of `forward`. adapters: of rows [begin, end)."""
+        silu, gelu_tanh or clamped_swiglu, and the latter's gain and limit; residual multiplies what attention and the
+        MLP add. Without attention, call `pre_attention` and `post_attention` instead of `forward`. adapters: of rows
+        [begin, end)."""
 
         def __init__(
             self,
@@ -202,7 +207,7 @@ class DtypeModule:
             positions: int,
             eps: float,
             scale: float,
-            activation: str,
+            activation: tuple[str, float, float],
             residual: float,
             routing: Routing | None,
         ) -> None: ...

@@ -33,7 +33,7 @@ LANES = 16
 FUSES = frozenset(
     {
         *("output norms", "float32 norms", "norms of all heads", "rotations by layer", "gelu_tanh"),
-        *("residual multiplier", "logits divisor", "logit cap", "experts"),
+        *("residual multiplier", "logits divisor", "logit cap", "experts", "clamped_swiglu"),
     }
 )
 """All that layers may have; where they differ from Llama's they take the way of batches with adapters."""
@@ -130,7 +130,7 @@ def fuse(machine: _native.Machine, model: DecoderModel, attention: AttentionBack
         positions=model.max_model_len,
         eps=model.config.norm_eps,
         scale=model.scale,
-        activation=model.config.activation,
+        activation=(model.config.activation, model.config.clamp.gain, model.config.clamp.limit),
         residual=model.config.multipliers.residual,
         routing=None if model.config.experts is None else routing_numbers(model.config.experts),
     )

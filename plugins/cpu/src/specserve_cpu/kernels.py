@@ -97,6 +97,11 @@ class CpuKernels(KernelSet):
         self.native.gelu_and_multiply(self.machine, contiguous_rows(gate_up), out)
         return out
 
+    def clamped_swiglu(self, gate_up: Tensor, gain: float, limit: float) -> Tensor:
+        out = torch.empty((gate_up.shape[0], gate_up.shape[1] // 2), dtype=gate_up.dtype)
+        self.native.clamped_swiglu(self.machine, contiguous_rows(gate_up), gain, limit, out)
+        return out
+
     def choose_experts(self, logits: Tensor, config: ExpertsConfig) -> tuple[Tensor, Tensor]:
         chosen = torch.empty((len(logits), config.chosen), dtype=torch.int64)
         weights = torch.empty(chosen.shape, dtype=torch.float32)
