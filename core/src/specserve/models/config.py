@@ -38,6 +38,8 @@ class Multipliers(msgspec.Struct, frozen=True, kw_only=True):
     logits_divisor: float = 1.0
     logit_cap: float | None = None
     """Logits l become cap * tanh(l / cap)."""
+    score_cap: float | None = None
+    """Scores of attention s become cap * tanh(s / cap)."""
 
 
 class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +77,8 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What is added to the weights of norms as they are stored; only with `wide_norms`."""
     qk_norm_of: Literal["head", "all heads"] = "head"
     activation: Activation = "silu"
+    sinks: bool = False
+    """The softmax of attention has one more score for each query head: see `specserve.protocols.AttentionSpec`."""
     multipliers: Multipliers = Multipliers()
     generation: GenerationDefaults = GenerationDefaults()
     quantization: dict[str, Any] | None = None
@@ -98,6 +102,8 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
             "residual multiplier": m.residual != 1.0,
             "logits divisor": m.logits_divisor != 1.0,
             "logit cap": m.logit_cap is not None,
+            "score cap": m.score_cap is not None,
+            "sinks": self.sinks,
         }
         return frozenset(name for name, there in found.items() if there)
 

@@ -50,6 +50,8 @@ class DecoderLayer:
     aux_norm: Tensor | None = None
     attention_output_norm: Tensor | None = None
     mlp_output_norm: Tensor | None = None
+    sinks: Tensor | None = None
+    """[heads] float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,8 @@ class DecoderModel:
         of_scores = config.multipliers.attention
         self.scale = config.head_dim**-0.5 if of_scores is None else of_scores
         self.sliding_windows = config.sliding_windows
+        self.soft_caps = (config.multipliers.score_cap,) * config.num_layers
+        self.sinks = tuple(layer.sinks for layer in weights.layers)
         self.max_model_len = rotary.cos.shape[0]
         self.dtype = weights.embedding.dtype
         self.device = weights.embedding.device

@@ -39,6 +39,7 @@ class LayerTraits(NamedTuple):
     wide_norms: bool = False
     norm_offset: float = 0.0
     activation: Activation = "silu"
+    sinks: bool = False
     multipliers: Multipliers = Multipliers()
 
 

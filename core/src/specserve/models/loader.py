@@ -209,6 +209,7 @@ class _WeightReader:
             mlp_output_norm=norms.get("mlp_output_norm"),
             gate_up_proj=self.projection(index, "gate_up_proj", "mlp", ("gate_proj", "up_proj")),
             down_proj=self.projection(index, "down_proj", "mlp", ("down_proj",)),
+            sinks=self.wide(f"{prefix}.self_attn.sinks") if self.config.sinks else None,
         )
 
     def norm(self, path: str) -> Tensor:
@@ -216,9 +217,11 @@ class _WeightReader:
         name = f"{path}.weight"
         if not self.config.wide_norms:
             return self.joined((name,))
-        return (
-            dense(self.checkpoint.take(name, self.parts[name])).to(self.device, torch.float32) + self.config.norm_offset
-        )
+        return self.wide(name) + self.config.norm_offset
+
+    def wide(self, name: str) -> Tensor:
+        """One tensor as the file has it, in float32."""
+        return dense(self.checkpoint.take(name, self.parts[name])).to(self.device, torch.float32)
 
     def projection(self, index: int, name: str, block: str, parts: tuple[str, ...]) -> Projection:
         paths = [f"model.layers.{index}.{block}.{part}" for part in parts]

@@ -54,6 +54,8 @@ def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     for layer in range(config.num_layers):
         prefix = f"model.layers.{layer}."
         shapes |= {f"{prefix}{name}.weight": (size,) for name, size in norms.items()}
+        if config.sinks:
+            shapes[f"{prefix}self_attn.sinks"] = (config.num_heads,)
         shapes |= {f"{prefix}{name}.weight": (rows, columns) for name, (rows, columns, _) in linears.items()}
         shapes |= {f"{prefix}{name}.bias": (rows,) for name, (rows, _, biased) in linears.items() if biased}
     return shapes

@@ -13,7 +13,7 @@ void bind_decoder_stack(nb::module_& m) {
                std::shared_ptr<PackedLinear<S>> o, std::optional<Array> attention_output_norm,
                std::optional<Array> mlp_norm, std::shared_ptr<PackedLinear<S>> gate_up,
                std::shared_ptr<PackedLinear<S>> down, std::optional<Array> mlp_output_norm, std::optional<Array> cos,
-               std::optional<Array> sin, int window) {
+               std::optional<Array> sin) {
                 new (self) LayerWeights<S>{std::move(input_norm),
                                            std::move(aux_norm),
                                            std::move(q_norm),
@@ -26,13 +26,12 @@ void bind_decoder_stack(nb::module_& m) {
                                            std::move(gate_up),
                                            std::move(down),
                                            std::move(cos),
-                                           std::move(sin),
-                                           window};
+                                           std::move(sin)};
             },
             nb::kw_only(), nb::arg("input_norm").none(), nb::arg("aux_norm").none(), nb::arg("qkv"),
             nb::arg("q_norm").none(), nb::arg("k_norm").none(), nb::arg("o"), nb::arg("attention_output_norm").none(),
             nb::arg("mlp_norm").none(), nb::arg("gate_up"), nb::arg("down"), nb::arg("mlp_output_norm").none(),
-            nb::arg("cos").none(), nb::arg("sin").none(), nb::arg("window"));
+            nb::arg("cos").none(), nb::arg("sin").none());
     nb::class_<PyDecoderStack<S>>(m, "DecoderStack")
         .def(nb::init<std::shared_ptr<Machine>, std::optional<std::shared_ptr<PagedAttention<S>>>,
                       typename PyDecoderStack<S>::HeadSizes, std::vector<LayerWeights<S>>, std::optional<Array>,

@@ -15,7 +15,6 @@ struct LayerWeights {
     std::optional<Array> input_norm, aux_norm, q_norm, k_norm, attention_output_norm, mlp_norm, mlp_output_norm;
     std::shared_ptr<PackedLinear<S>> qkv, o, gate_up, down;
     std::optional<Array> cos, sin;
-    int window;
 };
 
 template <typename S>
@@ -57,7 +56,6 @@ inline Rotation checked_rotation(const std::optional<Array>& cos, const std::opt
 template <typename S>
 DecoderLayer<S> to_decoder_layer(const LayerWeights<S>& weights, const DecoderShape& shape, int64_t positions) {
     int hidden = shape.hidden_size, inter = shape.intermediate_size, head_dim = shape.heads.head_dim;
-    check_window(weights.window);
     if (inter % kLanes)
         throw std::invalid_argument("the intermediate size must be a multiple of " + std::to_string(kLanes) + "; got " +
                                     std::to_string(inter) + ".");
@@ -76,7 +74,6 @@ DecoderLayer<S> to_decoder_layer(const LayerWeights<S>& weights, const DecoderSh
     layer.gate_up = checked_linear(*weights.gate_up, "gate_up", 2 * inter, hidden);
     layer.down = checked_linear(*weights.down, "down", hidden, inter);
     layer.rotation = checked_rotation(weights.cos, weights.sin, positions, head_dim);
-    layer.window = weights.window;
     return layer;
 }
 

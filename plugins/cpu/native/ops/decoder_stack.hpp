@@ -41,7 +41,7 @@ struct DecoderLayer {
     NormWeight<S> mlp_output_norm;
     Rotation rotation;
     KVCacheLayer cache;  // null pointers if another attention backend owns the cache
-    int window;
+    ScoreRules rules;
 };
 
 enum class Activation { kSilu, kGelu };

@@ -31,10 +31,10 @@ struct Model {
     }
 
     DecoderStack<S> stack(const Kernels& kernels, const KVLayout<S>& layout, std::shared_ptr<ThreadPool> pool,
-                          KVCacheLayer cache, int window, int min_key) const {
+                          KVCacheLayer cache, ScoreRules rules, int min_key) const {
         DecoderLayer<S> layer{};
         layer.input_norm = layer.k_norm = layer.mlp_norm = {norm.data()};
-        if (window) layer.q_norm = {norm.data()};
+        if (rules.window) layer.q_norm = {norm.data()};
         if (has_aux) {
             layer.aux_norm = {norm.data()};
             layer.input_norm = {};
@@ -45,7 +45,7 @@ struct Model {
         layer.gate_up = linears[2].linear();
         layer.down = linears[3].linear();
         layer.cache = cache;
-        layer.window = window;
+        layer.rules = rules;
         DecoderShape shape{hidden, inter, heads, 1e-5f, 0.2f, 1e15f, min_key};
         return DecoderStack<S>(kernel_table<S>(kernels), layout, std::move(pool), shape, {layer, layer}, {norm.data()},
                                linears[4].linear());
