@@ -19,7 +19,7 @@ from specserve_workbench.testing.engines import make_engine, run
 from specserve_workbench.testing.requests import TOY_VOCAB, varied_requests
 from specserve_workbench.testing.toy import write_checkpoint
 
-FAMILIES = ("gemma3_text", "granite", "olmo2", "olmo3", "phi3", "smollm3")
+FAMILIES = ("gemma2", "gemma3_text", "granite", "olmo2", "olmo3", "phi3", "smollm3")
 PROMPT = [(11 * i + 3) % 300 for i in range(70)]
 
 
@@ -85,7 +85,7 @@ def test_a_larger_matrix_of_another_size_is_refused(tmp_path, changes, message):
         ("smollm3", {"no_rope_layers": [1, 2]}, r"no_rope_layers must have a 1 .*got \[1, 2\]"),
         ("smollm3", {"no_rope_layers": None, "no_rope_layer_interval": 0}, "no_rope_layer_interval must be .*got 0"),
         ("gemma3_text", {"hidden_activation": "gelu"}, "hidden_activation must be gelu_pytorch_tanh; got 'gelu'"),
-        ("gemma3_text", {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping = 50.0 is not implemented"),
+        ("gemma3_text", {"attn_logit_softcapping": 0}, "attn_logit_softcapping must be a positive number; got 0"),
         ("gemma3_text", {"use_bidirectional_attention": True}, "use_bidirectional_attention = True is not implemented"),
         ("gemma3_text", {"layer_types": ["full_attention"]}, "layer_types must name .* each of the 2 layers"),
         ("gemma3_text", {"rope_parameters": {"rope_theta": 1e6}}, "rope_parameters must have an object for each"),

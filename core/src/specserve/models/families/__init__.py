@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from specserve.errors import ModelError
+from specserve.models.families.gemma2 import Gemma2
 from specserve.models.families.gemma3 import Gemma3
 from specserve.models.families.granite import Granite
 from specserve.models.families.llama import Llama
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from specserve.models.family import ModelFamily
 
 BUILT_IN: tuple[ModelFamily, ...] = (
-    Llama(), Mistral(), Qwen2(), Qwen3(), Gemma3(), Granite(), Olmo2(), Olmo3(), Phi3(), SmolLM3(),
+    Llama(), Mistral(), Qwen2(), Qwen3(), Gemma2(), Gemma3(), Granite(), Olmo2(), Olmo3(), Phi3(), SmolLM3(),
 )  # fmt: skip
 ARCHITECTURES = {architecture: family for family in BUILT_IN for architecture in family.architectures}
 

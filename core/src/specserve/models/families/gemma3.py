@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from specserve.model_files import RawJson
 
 CAP = "final_logit_softcapping"
+SCORE_CAP = "attn_logit_softcapping"
 BASES = {"full_attention": ("rope_theta", 1_000_000.0), "sliding_attention": ("rope_local_base_freq", 10_000.0)}
 
 
@@ -30,6 +31,7 @@ class Gemma3(ModelFamily):
         "hidden_activation",
         "query_pre_attn_scalar",
         CAP,
+        SCORE_CAP,
         "rope_local_base_freq",
         "sliding_window_pattern",
         "_sliding_window_pattern",
@@ -61,6 +63,7 @@ class Gemma3(ModelFamily):
                 embedding=math.sqrt(positive(raw, "hidden_size")),
                 attention=1 / math.sqrt(positive(raw, "query_pre_attn_scalar")),
                 logit_cap=None if raw.get(CAP) is None else positive(raw, CAP),
+                score_cap=None if raw.get(SCORE_CAP) is None else positive(raw, SCORE_CAP),
             ),
         )
 
