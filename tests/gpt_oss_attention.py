@@ -56,4 +56,4 @@ class Families:
 
 
 def family_plugin():
-    return InProcessPlugin(Families(), PluginDeclaration(name="sunk", provides={"model.sunk": "a test's family"}))
+    return InProcessPlugin(Families(), PluginDeclaration(name="sunk", provides={"model.family": "a test's family"}))
