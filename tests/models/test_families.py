@@ -19,7 +19,7 @@ from specserve_workbench.testing.engines import make_engine, run
 from specserve_workbench.testing.requests import TOY_VOCAB, varied_requests
 from specserve_workbench.testing.toy import write_checkpoint
 
-FAMILIES = ("gemma2", "gemma3_text", "granite", "olmo2", "olmo3", "phi3", "smollm3")
+FAMILIES = ("gemma2", "gemma3_text", "granite", "ministral", "ministral3", "olmo2", "olmo3", "phi3", "smollm3")
 PROMPT = [(11 * i + 3) % 300 for i in range(70)]
 
 
@@ -115,7 +115,7 @@ def test_a_kernel_set_fuses_only_layers_whose_traits_it_knows(tmp_path, family):
 
     kernels = Fusing()
     model = load_model(write_checkpoint(tmp_path, architecture=family), kernels=kernels)
-    is_as_llama = family in ("llama", "phi3")
+    is_as_llama = family in ("llama", "ministral", "phi3")
     assert (forward_pass(model, kernels, None) == "fused") == is_as_llama
     kernels.fuses = model.config.beyond_llama
     assert forward_pass(model, kernels, None) == "fused"

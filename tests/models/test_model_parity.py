@@ -73,6 +73,26 @@ CASES |= {
     },
     "granite": {},
     "granite-biases-tied": {"attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True},
+    "ministral": {},
+    "ministral-one-window": {"layer_types": None, "sliding_window": 16},
+    "ministral3": {},
+    "ministral3-window": {"sliding_window": 16, "tie_word_embeddings": True},
+    "ministral3-as-shipped": {
+        "head_dim": 64,
+        "rope_parameters": {
+            "rope_type": "yarn",
+            "type": "yarn",
+            "rope_theta": 1e6,
+            "factor": 16.0,
+            "beta_fast": 32.0,
+            "beta_slow": 1.0,
+            "mscale": 1.0,
+            "mscale_all_dim": 1.0,
+            "llama_4_scaling_beta": 0.1,
+            "original_max_position_embeddings": 32,
+            "max_position_embeddings": 512,
+        },
+    },
     "olmo2": {},
     "olmo2-one-kv-head": {"num_key_value_heads": 1, "attention_bias": True},
     "olmo3": {},
@@ -117,7 +137,7 @@ def test_gemma_3_caps_scores_where_its_file_says_so(tmp_path, monkeypatch):
     assert (plain - theirs).abs().max() > 0.1
 
 
-NEWER = ("gemma2", "gemma3_text", "granite", "olmo2", "olmo3", "phi3", "smollm3")
+NEWER = ("gemma2", "gemma3_text", "granite", "ministral", "ministral3", "olmo2", "olmo3", "phi3", "smollm3")
 PART = {"partial_rotary_factor": 0.5}
 
 

@@ -42,6 +42,13 @@ class Multipliers(msgspec.Struct, frozen=True, kw_only=True):
     """Scores of attention s become cap * tanh(s / cap)."""
 
 
+class QueryScale(msgspec.Struct, frozen=True, kw_only=True):
+    """Rotated queries are multiplied by 1 + beta * log(1 + floor(position / length))."""
+
+    beta: float
+    length: int
+
+
 class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     """A decoder's numbers."""
 
@@ -79,10 +86,13 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     activation: Activation = "silu"
     sinks: bool = False
     """The softmax of attention has one more score for each query head: see `specserve.protocols.AttentionSpec`."""
+    query_scale: QueryScale | None = None
     multipliers: Multipliers = Multipliers()
     generation: GenerationDefaults = GenerationDefaults()
     quantization: dict[str, Any] | None = None
     """How weights are stored where they are quantised: `quantization_config` of config.json."""
+    is_part: bool = False
+    """It is the text part of a model that reads images, too: see `specserve.models.text_part`."""
     own: dict[str, Any] = {}
     """What config.json says of the keys that only this family reads; None for absent ones."""
 
@@ -104,6 +114,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
             "logit cap": m.logit_cap is not None,
             "score cap": m.score_cap is not None,
             "sinks": self.sinks,
+            "query scale": self.query_scale is not None,
         }
         return frozenset(name for name, there in found.items() if there)
 

@@ -17,10 +17,11 @@ FULL_EVERY = 2
 
 
 class Gemma2(Gemma3):
-    """A Gemma 3 with capped scores, a window in every other layer and one rotation, without norms of queries and keys."""
+    """A Gemma 3 with capped scores, windows in every other layer and one rotation, without norms of queries and keys."""
 
     name = "gemma2"
     architectures = ("Gemma2ForCausalLM",)
+    within = ()
     reads = ("hidden_activation", "query_pre_attn_scalar", CAP, SCORE_CAP)
     absent: Mapping[str, object] = {
         "num_key_value_heads": 4,

@@ -25,6 +25,7 @@ class Gemma3(ModelFamily):
 
     name = "gemma3_text"
     architectures = ("Gemma3ForCausalLM",)
+    within: tuple[str, ...] = ("Gemma3ForConditionalGeneration",)
     activation_key = "hidden_activation"
     activations = ("gelu_pytorch_tanh",)
     reads = (
@@ -37,6 +38,9 @@ class Gemma3(ModelFamily):
         "_sliding_window_pattern",
     )
     absent: Mapping[str, object] = {
+        "vocab_size": 262_208,
+        "max_position_embeddings": 131_072,
+        "num_attention_heads": 8,
         "num_key_value_heads": 4,
         "head_dim": 256,
         "query_pre_attn_scalar": 256,
