@@ -17,7 +17,7 @@ FULL_EVERY = 2
 
 
 class Gemma2(Gemma3):
-    """A Gemma 3 with capped scores, windows in every other layer and one rotation, without norms of queries and keys."""
+    """A Gemma 3 with capped scores, one rotation, a window in every other layer, and no norms of queries and keys."""
 
     name = "gemma2"
     architectures = ("Gemma2ForCausalLM",)

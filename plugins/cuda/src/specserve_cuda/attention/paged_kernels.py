@@ -56,9 +56,12 @@ def key_slots(
 
 
 @triton.jit
-def capped(score: tl.tensor, cap: tl.tensor) -> tl.tensor:
-    """cap * tanh(score), within cap * 2^-22."""
-    return cap * (1.0 - 2.0 / (tl.exp(2.0 * score) + 1.0))
+def scaled(product: tl.tensor, scale: tl.tensor, soft_cap: tl.tensor, HAS_CAP: tl.constexpr) -> tl.tensor:
+    """product * scale or, where scores are capped, soft_cap * tanh of that, within soft_cap * 2^-22."""
+    score = product * scale
+    if HAS_CAP:
+        score = soft_cap * (1.0 - 2.0 / (tl.exp(2.0 * score) + 1.0))
+    return score
 
 
 @triton.jit(do_not_specialize=["window"])
@@ -91,8 +94,8 @@ def attend_kernel(
     """Work items for one key head: the attention state of a tile over the keys of one split. counts: how many items
     there are; where programs are fewer, each takes several.
 
-    Scores are in powers of 2: products times `scale` or, where they are capped, soft_cap * tanh of that. partial_out:
-    [items, KV_HEADS, BLOCK_M, BLOCK_D]; partial_max and partial_sum lack the last dimension; all float32.
+    Scores are in powers of 2. partial_out: [items, KV_HEADS, BLOCK_M, BLOCK_D]; partial_max and partial_sum lack
+    the last dimension; all float32.
     """
     head = tl.program_id(1)
     for index in range(tl.program_id(0), tl.load(counts).to(tl.int32), tl.num_programs(0)):
@@ -123,9 +126,7 @@ def attend_kernel(
             k_ptrs, v_ptrs = key_cache + offset[None, :] + dims[:, None], value_cache + offset[:, None] + dims[None, :]
             k = tl.load(k_ptrs, mask=valid[None, :] & in_head[:, None], other=0.0)
             v = tl.load(v_ptrs, mask=valid[:, None] & in_head[None, :], other=0.0)
-            scores = tl.dot(queries, k, input_precision="ieee") * scale
-            if HAS_CAP:
-                scores = capped(scores, soft_cap)
+            scores = scaled(tl.dot(queries, k, input_precision="ieee"), scale, soft_cap, HAS_CAP)
             visible = (number[None, :] < lengths[:, None]) & (number[None, :] >= (lengths - window)[:, None])
             visible = visible & (number[None, :] >= FIRST_KEY)
             scores = tl.where(visible, scores, float("-inf"))
