@@ -24,13 +24,17 @@ Product: TypeAlias = "Callable[[Tensor, Tensor, Tensor, Tensor, float], Tensor]"
 SERIAL = 2**14
 """Numbers that torch gives to one thread. Every row is a multiple of 64 numbers, so that no vector instruction has a
 remainder, which torch would compute another way."""
+ALIGNED = 4
+"""Scores behind the keys' where there are sinks, all but one of them -inf: rows then begin at multiples of 16 bytes, by
+which torch's softmax splits a row on CUDA."""
 
 
 class WrittenOut:
-    """A `Product`. sinks: [kv_heads, query rows, 1], or None."""
+    """A `Product`. sinks: [kv_heads, query rows], or None."""
 
     def __init__(self, soft_cap: float | None, sinks: Tensor | None) -> None:
-        self.soft_cap, self.sinks = soft_cap, sinks
+        self.soft_cap = soft_cap
+        self.sinks = None if sinks is None else F.pad(sinks[..., None], (0, ALIGNED - 1), value=float("-inf"))
 
     def __call__(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scale: float) -> Tensor:
         """queries: [tiles, kv_heads, query rows, d]; keys, values: [tiles, kv_heads, length, d]; mask: [tiles, 1, query
@@ -47,7 +51,7 @@ class WrittenOut:
         if self.sinks is None:
             return scores.softmax(-1)
         sinks = self.sinks.expand(len(scores), -1, -1, -1)
-        return torch.cat((scores, sinks), -1).softmax(-1)[..., :-1].contiguous()
+        return torch.cat((scores, sinks), -1).softmax(-1)[..., :-ALIGNED].contiguous()
 
 
 def widened(x: Tensor) -> Tensor:
@@ -68,7 +72,7 @@ def product_of(spec: AttentionSpec, layer: int, rows_per_tile: int, device: torc
     if soft_cap is None and sinks is None:
         return scaled_dot_product(device)
     if sinks is not None:  # of the query rows of a tile
-        sinks = sinks.view(spec.num_kv_heads, -1).repeat(1, rows_per_tile)[..., None]
+        sinks = sinks.view(spec.num_kv_heads, -1).repeat(1, rows_per_tile)
     return WrittenOut(soft_cap, sinks)
 
 
