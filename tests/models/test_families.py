@@ -94,6 +94,12 @@ def test_a_larger_matrix_of_another_size_is_refused(tmp_path, changes, message):
         ("gemma3_text", {"query_pre_attn_scalar": "x"}, "query_pre_attn_scalar must be a positive number; got 'x'"),
         ("gemma3_text", {"final_logit_softcapping": -1.0}, "final_logit_softcapping must be a positive .*got -1.0"),
         ("gemma3_text", {"hidden_size": None}, "hidden_size must be a positive number; got None"),
+        (
+            "ministral3",
+            {"rope_parameters": {"rope_theta": 1e4}},
+            "llama_4_scaling_beta must be a positive number; got None",
+        ),
+        ("gemma2", {"attn_logit_softcapping": "x"}, "attn_logit_softcapping must be a positive number; got 'x'"),
         ("granite", {"residual_multiplier": [1]}, r"residual_multiplier must be a positive number; got \[1\]"),
         ("granite", {"logits_scaling": 0.0}, "logits_scaling must be a positive number; got 0.0"),
         ("olmo3", {"rope_scaling": {"rope_type": "linear", "factor": "x"}}, "rope_parameters.*factor"),

@@ -28,7 +28,7 @@ class Gemma3(ModelFamily):
     within: tuple[str, ...] = ("Gemma3ForConditionalGeneration",)
     activation_key = "hidden_activation"
     activations = ("gelu_pytorch_tanh",)
-    reads = (
+    reads: tuple[str, ...] = (
         "hidden_activation",
         "query_pre_attn_scalar",
         CAP,

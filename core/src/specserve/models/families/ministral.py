@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.errors import ModelError
 from specserve.models.config import QueryScale
 from specserve.models.families.mistral import CONDITIONAL, Mistral
-from specserve.models.family import LayerTraits
+from specserve.models.family import LayerTraits, positive
 from specserve.models.kinds_of_layers import kinds, windows
 
 if TYPE_CHECKING:
@@ -66,10 +65,5 @@ class Ministral3(Mistral):
 
     def traits(self, raw: RawJson) -> LayerTraits:
         rope = raw.get("rope_scaling") or raw["rope_parameters"]
-        beta, length = (rope.get(key) if isinstance(rope, dict) else None for key in (BETA, LENGTH))
-        if not all(type(value) in (int, float) and value > 0 for value in (beta, length)):
-            raise ModelError(
-                f"config.json: rope_parameters must have positive numbers {BETA} and {LENGTH}; got {beta!r} and "
-                f"{length!r}. Correct the file."
-            )
-        return LayerTraits(query_scale=QueryScale(beta=beta, length=length))
+        given: RawJson = rope if isinstance(rope, dict) else {}
+        return LayerTraits(query_scale=QueryScale(beta=positive(given, BETA), length=int(positive(given, LENGTH))))

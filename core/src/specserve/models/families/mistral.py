@@ -22,7 +22,7 @@ class Mistral(ModelFamily):
     name = "mistral"
     architectures = ("MistralForCausalLM",)
     within = CONDITIONAL
-    absent: Mapping[str, int] = {"num_key_value_heads": 8}
+    absent: Mapping[str, object] = {"num_key_value_heads": 8}
 
     def sliding_windows(self, raw: RawJson, num_layers: int, where: str) -> tuple[int | None, ...]:
         return (window_of(raw, where),) * num_layers
