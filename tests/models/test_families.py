@@ -133,3 +133,12 @@ def test_an_unknown_setting_of_one_rotation_is_named_with_its_kind(tmp_path):
     settings = {"full_attention": {"rope_theta": 1e6, "colour": 3}, "sliding_attention": {"rope_theta": 1e4}}
     change(path, rope_parameters=settings)
     assert read_config(path).unknown_fields == ("rope_parameters.full_attention.colour",)
+
+
+def test_a_context_in_which_no_query_is_scaled_has_no_scale(tmp_path):
+    """So that kernel sets may fuse its layers."""
+    path, length = write_checkpoint(tmp_path, architecture="ministral3"), 16
+    short, long = (load(path, max_model_len=longest) for longest in (length, length + 1))
+    assert short.config.beyond_llama == frozenset()
+    assert long.config.beyond_llama == {"query scale"}
+    torch.testing.assert_close(forward(short, PROMPT[:length]), forward(long, PROMPT[:length]), atol=0, rtol=0)

@@ -35,7 +35,7 @@ TEXTS = {
 NAMES = {
     "as transformers writes them": {},
     "of older files": {"model.language_model.": "language_model.model.", "lm_head.": "language_model.lm_head."},
-    "without model": {"model.language_model.": "language_model."},
+    "without model": {"language_model.model.": "model.language_model.", "model.language_model.": "language_model."},
     "of newer files": {"language_model.model.": "model.language_model.", "language_model.lm_head.": "lm_head."},
 }
 
