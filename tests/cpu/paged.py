@@ -27,6 +27,8 @@ class Shape(NamedTuple):
     dim: int
     block_size: int
     window: int = 0
+    cap: float = 0.0
+    sinks: bool = False
 
     @property
     def num_heads(self) -> int:
@@ -35,6 +37,11 @@ class Shape(NamedTuple):
     @property
     def scale(self) -> float:
         return 1 / math.sqrt(self.dim)
+
+    @property
+    def sink_scores(self) -> Tensor | None:
+        """[heads]: some above all scores, some below."""
+        return 4.0 * randn(self.num_heads, seed=77) if self.sinks else None
 
     @property
     def layouts(self) -> tuple[str, ...]:
@@ -113,7 +120,7 @@ class Paged:
         for blocks, each in zip(self.blocks, self.spans, strict=True):
             plan.add(each.start, each.length, each.committed, blocks, each.parents or ())
         out = torch.empty_like(self.q)
-        native.forward(layer, self.q, self.k, self.v, self.new_slots, plan, self.shape.window, out)
+        native.forward(layer, self.q, self.k, self.v, self.new_slots, plan, out)
         return out
 
     def decode_alone(self, row: int, isa: str, layer: int = 1) -> Tensor:
@@ -128,7 +135,7 @@ class Paged:
         plan.add(len(path) - 1, 1, 1, list(range(blocks)), ())
         one, out = slice(row, row + 1), torch.empty_like(self.q[:1])
         slot = torch.tensor([len(path) - 1])
-        native.forward(0, self.q[one], self.k[one], self.v[one], slot, plan, self.shape.window, out)
+        native.forward(0, self.q[one], self.k[one], self.v[one], slot, plan, out)
         return out
 
     def reference(self, row: int, layer: int = 1) -> tuple[Tensor, Tensor]:
@@ -136,7 +143,12 @@ class Paged:
         path = self.paths[row][-self.shape.window :]
         k, v = numbers_of(self.cache[layer, :, path], self.layout).repeat_interleave(self.shape.group, 2)
         q = self.q[row].double()
-        probs = (torch.einsum("hd,khd->hk", q, k) * self.shape.scale).softmax(-1)
+        scores, cap = torch.einsum("hd,khd->hk", q, k) * self.shape.scale, self.shape.cap
+        if cap:
+            scores = cap * (scores / cap).tanh()
+        if self.shape.sinks:
+            scores = torch.cat((scores, self.shape.sink_scores.double()[:, None]), 1)
+        probs = scores.softmax(-1)[:, : len(path)]
         return torch.einsum("hk,khd->hd", probs, v), torch.einsum("hk,khd->hd", probs, v.abs())
 
 
@@ -145,4 +157,5 @@ def attention(
 ) -> _native.float32.PagedAttention:
     """dtype: of queries; None: the cache's."""
     module = native_module(dtype or cache.dtype)
-    return module.PagedAttention(machine(isa, threads), cache, layout, shape.num_heads, shape.scale, KEY_LIMIT)
+    rules = [(shape.window, shape.cap, shape.sink_scores)] * len(cache)
+    return module.PagedAttention(machine(isa, threads), cache, layout, shape.num_heads, shape.scale, KEY_LIMIT, rules)

@@ -35,6 +35,9 @@ SHAPES = [
     Shape(kv_heads=2, group=2, dim=80, block_size=16, window=5),
     Shape(kv_heads=1, group=5, dim=128, block_size=1, window=130),
     Shape(kv_heads=2, group=4, dim=24, block_size=64, window=300),
+    Shape(kv_heads=2, group=2, dim=64, block_size=16, cap=1.5),
+    Shape(kv_heads=1, group=8, dim=64, block_size=16, window=128, sinks=True),
+    Shape(kv_heads=2, group=3, dim=32, block_size=16, window=5, cap=50.0, sinks=True),
 ]
 MIXED = [SpanCase(0, 40), *(SpanCase(n, 1) for n in (126, 127, 128)), SpanCase(250, 5, 10, TREE), SpanCase(500, 1, 7)]
 
@@ -70,6 +73,8 @@ def shapes(draw: st.DrawFn) -> Shape:
         dim=draw(st.sampled_from((8, 10, 16, 24, 32, 40, 64, 80, 96, 128))),
         block_size=draw(st.sampled_from((1, 16, 64))),
         window=draw(st.sampled_from((0, 0, 1, 7, 64, 128, 129, 200))),
+        cap=draw(st.sampled_from((0.0, 0.0, 0.8, 50.0))),
+        sinks=draw(st.booleans()),
     )
 
 

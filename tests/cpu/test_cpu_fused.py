@@ -26,6 +26,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "mistral-window": {"sliding_window": 16},
     "qwen2-tied": {"tie_word_embeddings": True},
     "qwen3": {"head_dim": 64, "num_key_value_heads": 1},
+    "gemma2": {"sliding_window": 16},
     "gemma3_text": {"final_logit_softcapping": 3.0},
     "granite": {},
     "olmo2": {},

@@ -175,7 +175,6 @@ def test_the_cache_must_have_five_dimensions() -> None:
     [
         ({"layer": 2}, r"layer must be in \[0, 2\); got 2"),
         ({"layer": -1}, r"layer must be in \[0, 2\); got -1"),
-        ({"window": -1}, "window must be at least 0"),
         ({"slots": torch.tensor([10**6, 0, 1])}, r"slots must be in \[0, 48\); got 1000000"),
         ({"slots": torch.tensor([-1, 0, 1])}, r"slots must be in \[0, 48\); got -1"),
         ({"slots": torch.tensor([0, 1])}, r"slots must be int64 \[3\]; got int64 \[2\]"),
@@ -191,14 +190,29 @@ def test_attention_refuses_wrong_arguments(wrong: dict[str, Any], message: str) 
     native = attention(FAST, 2, paged.cache, SHAPE, BY_SLOT)
     plan, rows = _native.AttentionPlan(16, 4), wrong.get("rows", 3)
     plan.add(0, rows, rows, wrong.get("blocks", [0]), ())
-    given = {"layer": 0, "q": paged.q, "k": paged.k, "v": paged.v, "slots": paged.new_slots, "window": 0}
+    given = {"layer": 0, "q": paged.q, "k": paged.k, "v": paged.v, "slots": paged.new_slots}
     given |= {"out": torch.empty_like(paged.q)} | {key: wrong[key] for key in wrong if key not in ("rows", "blocks")}
     before = paged.cache.clone()
     with pytest.raises(ValueError, match=message):
-        native.forward(
-            *(given[name] for name in ("layer", "q", "k", "v", "slots")), plan, given["window"], given["out"]
-        )
+        native.forward(*(given[name] for name in ("layer", "q", "k", "v", "slots")), plan, given["out"])
     assert same_bits(before, paged.cache)
+
+
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        ([(0, 0.0, None)], "rules must be of the cache's 2 layers; got 1"),
+        ([(0, 0.0, None), (-1, 0.0, None)], "window must be at least 0"),
+        ([(0, 0.0, None), (0, -2.0, None)], "soft_cap must be at least 0"),
+        ([(0, float("nan"), None)] * 2, "soft_cap must be at least 0"),
+        ([(0, 0.0, torch.zeros(3))] * 2, r"sinks must be float32 \[4\]; got float32 \[3\]"),
+        ([(0, 0.0, torch.zeros(4, dtype=torch.bfloat16))] * 2, r"sinks must be float32 \[4\]; got bfloat16 \[4\]"),
+    ],
+)
+def test_attention_refuses_wrong_rules_of_layers(rules: list[tuple[int, float, Any]], message: str) -> None:
+    cache = torch.zeros(2, 2, 16, 2, 8)
+    with pytest.raises(ValueError, match=message):
+        _native.float32.PagedAttention(machine(FAST, 1), cache, BY_SLOT, SHAPE.num_heads, 1.0, 1e9, rules)
 
 
 def test_panels_refuse_wrong_sizes() -> None:
@@ -217,7 +231,7 @@ def test_panels_refuse_wrong_sizes() -> None:
     )
     plan.add(0, 1, 1, [0], ())
     with pytest.raises(ValueError, match="panels need blocks of a multiple of 16; got 8"):
-        native.forward(0, q, q[:, :2], q[:, :2], torch.tensor([0]), plan, 0, torch.empty_like(q))
+        native.forward(0, q, q[:, :2], q[:, :2], torch.tensor([0]), plan, torch.empty_like(q))
     with pytest.raises(ValueError, match=r"slots must be in \[0, 32\); got 32"):
         native.move_slots([0], [32])
     with pytest.raises(ValueError, match="source and target must have the same length"):

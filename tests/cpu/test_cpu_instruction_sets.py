@@ -63,6 +63,7 @@ def test_row_wise_kernels_have_the_bits_of_avx512(dtype: torch.dtype, size: int,
 
 
 SHAPES = [Shape(2, 3, dim, block_size=16, window=window) for dim in (8, 16, 20, 64, 80, 128) for window in (0, 60)]
+SHAPES += [shape._replace(cap=2.0, sinks=True) for shape in SHAPES[-4:]]
 
 
 @each_dtype

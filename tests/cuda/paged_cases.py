@@ -34,6 +34,8 @@ class Shape(NamedTuple):
     head_dim: int = 16
     windows: tuple[int | None, ...] = (None,)
     dtype: torch.dtype = torch.float32
+    caps: tuple[float | None, ...] = ()
+    sinks: bool = False
 
 
 class World:
@@ -43,8 +45,9 @@ class World:
         self.shape, self.device = shape, torch.device(device)
         self.rng, self.generator = random.Random(seed), torch.Generator().manual_seed(seed)
         self.spec = AttentionSpec(
-            shape.heads, shape.kv_heads, shape.head_dim, shape.head_dim**-0.5, shape.block_size, shape.windows
-        )
+            shape.heads, shape.kv_heads, shape.head_dim, shape.head_dim**-0.5, shape.block_size, shape.windows,
+            soft_caps=shape.caps, sinks=tuple(self.sinks_of_layers()) if shape.sinks else (),
+        )  # fmt: skip
         self.cache = KVCache(
             num_layers=len(shape.windows),
             num_blocks=NUM_SLOTS // shape.block_size,
@@ -58,6 +61,14 @@ class World:
         self.free = list(range(self.cache.num_blocks))
         self.rng.shuffle(self.free)
         self.builder = BatchBuilder(shape.block_size, self.device)
+
+    def sinks_of_layers(self):
+        """Around the scores; the last layer has none where there are several."""
+        count = len(self.shape.windows)
+        for layer in range(count):
+            has_none = 0 < layer == count - 1
+            scores = 3 * torch.randn(self.shape.heads, generator=self.generator)
+            yield None if has_none else scores.to(self.device)
 
     def numbers(self, *shape: int) -> torch.Tensor:
         return torch.randn(shape, generator=self.generator).to(self.shape.dtype).to(self.device)
@@ -132,7 +143,11 @@ def dense(world: World, spans: list[ScheduledSpan], layer: int, q: torch.Tensor,
         keys, values = world.cache.data[layer][:, path[-window:] if window else path].double().cpu()
         keys, values = (t.repeat_interleave(group, 1).transpose(0, 1) for t in (keys, values))
         scores = (keys @ row[:, :, None])[..., 0] * world.spec.scale
-        out.append((scores.softmax(-1)[:, None] @ values)[:, 0])
+        cap, sinks = world.spec.soft_cap(layer), world.spec.sinks_of(layer)
+        scores = scores if cap is None else cap * (scores / cap).tanh()
+        if sinks is not None:
+            scores = torch.cat((scores, sinks.double().cpu()[:, None]), 1)
+        out.append((scores.softmax(-1)[:, None, : keys.shape[1]] @ values)[:, 0])
     return torch.stack(out)
 
 

@@ -84,6 +84,12 @@ def check_windows_are_counted_along_the_path(make, device="cpu"):
     assert_near_dense(Shape(windows=(5, 40)), make, device)
 
 
+def check_capped_scores_and_sinks_are_near_float64(make, device="cpu"):
+    assert_near_dense(Shape(caps=(1.5,)), make, device, wide_keys)
+    assert_near_dense(Shape(sinks=True, windows=(None, 40)), make, device, short_splits)
+    assert_near_dense(Shape(heads=6, kv_heads=2, sinks=True, caps=(50.0, None), windows=(5, None)), make, device)
+
+
 def check_the_first_key_is_hidden(make, device="cpu"):
     """As draft heads want it, which have no hidden state for the first token."""
     world = World(Shape(), device)
@@ -160,7 +166,7 @@ def check_a_guess_has_the_bits_of_the_same_tokens_decoded_one_by_one(
     make, device="cpu", dtype=torch.float32, build=short_splits, start=29
 ):
     """The start puts the paths across two splits."""
-    world = World(Shape(block_size=4, windows=(None, 6), dtype=dtype), device)
+    world = World(Shape(block_size=4, windows=(None, 6), dtype=dtype, caps=(None, 2.0), sinks=True), device)
     tree, backend = world.tree(start, TREE), build(world, make)
     q, k, v = world.rows(tree.length)
     for layer in (0, 1):

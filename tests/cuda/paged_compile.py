@@ -17,7 +17,7 @@ from triton_runs import outcome, ptx_for_sm90
 KINDS = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.float16: "*fp16"}
 
 
-def paged_ptx(name, dtype, head_dim=128, group=4):
+def paged_ptx(name, dtype, head_dim=128, group=4, capped=False):
     import triton
 
     from specserve_cuda.attention import paged_kernels as kernels
@@ -35,14 +35,16 @@ def paged_ptx(name, dtype, head_dim=128, group=4):
     heads["BLOCK_D"] = block_d
     results = dict.fromkeys(("partial_out", "partial_max", "partial_sum"), "*fp32") | {"tiles": "*i64"}
     if name == "merge":
-        constants = heads | tile_sizes
-        return ptx_for_sm90(kernels.merge_kernel, results | {"out": p}, (), constants, num_warps=config.num_warps)
+        constants = heads | tile_sizes | {"HAS_SINKS": capped}
+        pointers = results | {"sinks": "*fp32", "out": p}
+        return ptx_for_sm90(kernels.merge_kernel, pointers, (), constants, num_warps=config.num_warps)
     pointers = dict.fromkeys(("q", "key_cache", "value_cache"), p) | results
     pointers |= dict.fromkeys(("block_ids", "paths", "counts", "items"), "*i64")
     constants = heads | tile_sizes | {"BLOCK_SIZE": 16, "BLOCK_N": config.block_n, "FIRST_KEY": 1}
+    constants["HAS_CAP"] = capped
     return ptx_for_sm90(
         kernels.attend_kernel, pointers, ("window",), constants,
-        floats=("scale",), free=("window",), num_warps=config.num_warps, num_stages=config.num_stages,
+        floats=("scale", "soft_cap"), free=("window",), num_warps=config.num_warps, num_stages=config.num_stages,
     )  # fmt: skip
 
 
@@ -64,6 +66,14 @@ def compile_heads_of_other_sizes():
     for dtype, head_dim, group in ((torch.float32, 80, 7), (torch.bfloat16, 20, 24), (torch.float16, 256, 1)):
         for name in ("attend", "merge", "write"):
             paged_ptx(name, dtype, head_dim, group)
+
+
+def compile_capped_scores_and_sinks():
+    for dtype, head_dim, group in ((torch.bfloat16, 256, 2), (torch.bfloat16, 64, 8), (torch.float32, 64, 8)):
+        for name in ("attend", "merge"):
+            ptx = paged_ptx(name, dtype, head_dim, group, capped=True)
+            assert ptx != paged_ptx(name, dtype, head_dim, group)
+            assert not re.search(r"\b(atom|red)\.", ptx)
 
 
 def compile_merging_and_writing():

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fuzz.drawing.engines import INSTRUCTION_SETS
+from fuzz.drawing.models import FAMILIES
 from specserve_cpu._native import instruction_sets
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ SHARES: dict[float, tuple[str, ...]] = {
         *("drafter ngram", "weights plain", "odd width"),
     ),
     0.08: (
-        *("family mistral", "family qwen2", "family qwen3", "dtype float16", "heads MQA", "odd head size"),
+        *("dtype float16", "heads MQA", "odd head size"),
         *("sliding window", "mode pressure", "mode turns", "mode choices", "front async", "planner own", "preempted"),
         *("aborted", "ended by abort", "id used again", "slow reader"),
         *("KV events map", "KV events array", "KV events published"),
@@ -52,6 +53,7 @@ SHARES: dict[float, tuple[str, ...]] = {
         *("drafters 2", "graphs piecewise, ran piecewise", "graphs full, ran full", "graphs full, ran none"),
     ),
     0.04: (
+        *(f"family {name}" for name in FAMILIES if name != "llama"),
         *("rope linear", "rope dynamic", "rope llama3", "rope yarn", "rope longrope", "weights sticky"),
         *(
             "processor apply",

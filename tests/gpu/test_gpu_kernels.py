@@ -8,7 +8,7 @@ import pytest
 import torch
 from sizes import DRY, FEW_ROWS, HALVES, MOST_ROWS, SHAPES, each_dtype
 
-from specserve.attention.sdpa import scaled_dot_product
+from specserve.attention.products import scaled_dot_product
 from specserve.attention.tiles import key_grid
 from specserve.kernels.torch_kernels import TorchKernels
 from specserve.sampling.sampler import TorchSampler

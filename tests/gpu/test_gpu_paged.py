@@ -34,6 +34,10 @@ def test_attention_is_near_float64(checks, kernels, dtype):
         checks.assert_near_dense(shape, kernels, device="cuda")
 
 
+def test_capped_scores_and_sinks_are_near_float64(checks, kernels):
+    checks.check_capped_scores_and_sinks_are_near_float64(kernels, "cuda")
+
+
 @each_dtype
 def test_neighbours_and_span_cuts_change_no_bit(checks, kernels, dtype):
     """Tiles of full height: rows change their places in them with every cut."""

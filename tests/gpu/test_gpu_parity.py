@@ -18,6 +18,7 @@ FAMILIES = {
     "mistral": {"sliding_window": 32},
     "qwen2": {},
     "qwen3": {},
+    "gemma2": {"sliding_window": 32},
 }
 
 

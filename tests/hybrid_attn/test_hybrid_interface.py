@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import msgspec
 import pytest
 import torch
 
@@ -125,7 +126,17 @@ def test_every_capability_of_a_composition_follows_from_its_members():
     assert set(AttentionCapabilities.__struct_fields__) == {
         "paged", "tree_mask", "ragged", "row_invariant", "block_sizes", "devices", "dtypes", "head_bytes",
         "max_head_dim", "kv_layouts", "missing", "draft_layers", "graphs", "made_for", "asked_for",
+        "soft_caps", "sinks",
     }  # fmt: skip
+
+
+def test_a_composition_caps_scores_and_has_sinks_where_both_members_do():
+    both, capped, plain = Half("a"), Half("b"), Half("a")
+    both.capabilities = msgspec.structs.replace(both.capabilities, soft_caps=True, sinks=True)
+    capped.capabilities = msgspec.structs.replace(capped.capabilities, soft_caps=True)
+    for one, other, soft_caps, sinks in ((both, both, True, True), (both, capped, True, False), (plain, both, 0, 0)):
+        made = HybridFactory(one, other, "decode").capabilities
+        assert (made.soft_caps, made.sinks) == (soft_caps, sinks)
 
 
 PAIRS = KVLayout("pairs", slots=2, numbers=8)

@@ -39,16 +39,20 @@ def forward(model: DecoderModel, token_ids: Sequence[int]) -> Tensor:
             model.attention_input(layer, x[at.rows], r[layer], at) for at, r in zip(places, rotations, strict=True)
         ]
         q, k, v = (torch.cat(parts) for parts in zip(*pieces, strict=True))
-        attn = attention(model, q, k, v, model.sliding_windows[layer])
+        attn = attention(model, layer, q, k, v)
         x = torch.cat([model.attention_output(layer, x[t], attn[t], at) for t, at in zip(tiles, places, strict=True)])
     return torch.cat([model.head(x[t]) for t in tiles])[: len(token_ids)]
 
 
-def attention(model: DecoderModel, q: Tensor, k: Tensor, v: Tensor, window: int | None) -> Tensor:
+def attention(model: DecoderModel, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """q: [T, heads, d]; k, v: [T, kv_heads, d] -> [T, heads, d]."""
+    window, cap, sinks = model.sliding_windows[layer], model.soft_caps[layer], model.sinks[layer]
     groups = model.num_heads // model.num_kv_heads
     q, k, v = (x.float().transpose(0, 1) for x in (q, k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)))
     distance = torch.arange(q.shape[1])[:, None] - torch.arange(q.shape[1])
     hidden = distance < 0 if window is None else (distance < 0) | (distance >= window)
-    scores = (q @ k.transpose(1, 2) * model.scale).masked_fill(hidden, float("-inf"))
-    return (scores.softmax(-1) @ v).transpose(0, 1).to(model.dtype)
+    scores = q @ k.transpose(1, 2) * model.scale
+    scores = (scores if cap is None else (scores / cap).tanh() * cap).masked_fill(hidden, float("-inf"))
+    if sinks is not None:
+        scores = torch.cat((scores, sinks[:, None, None].expand(-1, q.shape[1], 1)), -1)
+    return (scores.softmax(-1)[..., : q.shape[1]] @ v).transpose(0, 1).to(model.dtype)

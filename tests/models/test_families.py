@@ -20,7 +20,7 @@ from specserve_workbench.testing.requests import TOY_VOCAB, varied_requests
 from specserve_workbench.testing.toy import write_checkpoint
 
 FAMILIES = (
-    *("gemma3_text", "granite", "olmo2", "olmo3", "phi3", "smollm3"),
+    *("gemma2", "gemma3_text", "granite", "ministral", "ministral3", "olmo2", "olmo3", "phi3", "smollm3"),
     *("granitemoe", "mixtral", "olmoe", "qwen3_moe"),
 )
 PROMPT = [(11 * i + 3) % 300 for i in range(70)]
@@ -88,7 +88,7 @@ def test_a_larger_matrix_of_another_size_is_refused(tmp_path, changes, message):
         ("smollm3", {"no_rope_layers": [1, 2]}, r"no_rope_layers must have a 1 .*got \[1, 2\]"),
         ("smollm3", {"no_rope_layers": None, "no_rope_layer_interval": 0}, "no_rope_layer_interval must be .*got 0"),
         ("gemma3_text", {"hidden_activation": "gelu"}, "hidden_activation must be gelu_pytorch_tanh; got 'gelu'"),
-        ("gemma3_text", {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping = 50.0 is not implemented"),
+        ("gemma3_text", {"attn_logit_softcapping": 0}, "attn_logit_softcapping must be a positive number; got 0"),
         ("gemma3_text", {"use_bidirectional_attention": True}, "use_bidirectional_attention = True is not implemented"),
         ("gemma3_text", {"layer_types": ["full_attention"]}, "layer_types must name .* each of the 2 layers"),
         ("gemma3_text", {"rope_parameters": {"rope_theta": 1e6}}, "rope_parameters must have an object for each"),
@@ -97,6 +97,12 @@ def test_a_larger_matrix_of_another_size_is_refused(tmp_path, changes, message):
         ("gemma3_text", {"query_pre_attn_scalar": "x"}, "query_pre_attn_scalar must be a positive number; got 'x'"),
         ("gemma3_text", {"final_logit_softcapping": -1.0}, "final_logit_softcapping must be a positive .*got -1.0"),
         ("gemma3_text", {"hidden_size": None}, "hidden_size must be a positive number; got None"),
+        (
+            "ministral3",
+            {"rope_parameters": {"rope_theta": 1e4}},
+            "llama_4_scaling_beta must be a positive number; got None",
+        ),
+        ("gemma2", {"attn_logit_softcapping": "x"}, "attn_logit_softcapping must be a positive number; got 'x'"),
         ("granite", {"residual_multiplier": [1]}, r"residual_multiplier must be a positive number; got \[1\]"),
         ("granite", {"logits_scaling": 0.0}, "logits_scaling must be a positive number; got 0.0"),
         ("olmo3", {"rope_scaling": {"rope_type": "linear", "factor": "x"}}, "rope_parameters.*factor"),
@@ -118,7 +124,7 @@ def test_a_kernel_set_fuses_only_layers_whose_traits_it_knows(tmp_path, family):
 
     kernels = Fusing()
     model = load_model(write_checkpoint(tmp_path, architecture=family), kernels=kernels)
-    is_as_llama = family in ("llama", "phi3")
+    is_as_llama = family in ("llama", "ministral", "phi3")
     assert (forward_pass(model, kernels, None) == "fused") == is_as_llama
     kernels.fuses = model.config.beyond_llama
     assert forward_pass(model, kernels, None) == "fused"
@@ -130,3 +136,12 @@ def test_an_unknown_setting_of_one_rotation_is_named_with_its_kind(tmp_path):
     settings = {"full_attention": {"rope_theta": 1e6, "colour": 3}, "sliding_attention": {"rope_theta": 1e4}}
     change(path, rope_parameters=settings)
     assert read_config(path).unknown_fields == ("rope_parameters.full_attention.colour",)
+
+
+def test_a_context_in_which_no_query_is_scaled_has_no_scale(tmp_path):
+    """So that kernel sets may fuse its layers."""
+    path, length = write_checkpoint(tmp_path, architecture="ministral3"), 16
+    short, long = (load(path, max_model_len=longest) for longest in (length, length + 1))
+    assert short.config.beyond_llama == frozenset()
+    assert long.config.beyond_llama == {"query scale"}
+    torch.testing.assert_close(forward(short, PROMPT[:length]), forward(long, PROMPT[:length]), atol=0, rtol=0)

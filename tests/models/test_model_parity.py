@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 from naive_forward import forward, load
 from transformers import AutoModelForCausalLM
+from transformers.models.gemma3 import modeling_gemma3
 from transformers.utils import logging as transformers_logging
 
 from specserve_workbench.testing.toy import FAMILIES, write_checkpoint
@@ -51,6 +54,11 @@ CASES = {
     },
 }
 CASES |= {
+    "gemma2": {},
+    "gemma2-wide-heads": {"head_dim": 64, "num_key_value_heads": 1, "attention_bias": True},
+    "gemma2-caps-of-the-files": {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0, "sliding_window": 16},
+    "gemma2-uncapped": {"attn_logit_softcapping": None, "final_logit_softcapping": None, "layer_types": None},
+    "gemma2-scaled": {"rope_scaling": YARN, "tie_word_embeddings": False},
     "gemma3_text": {},
     "gemma3_text-wide-heads": {"head_dim": 64, "num_key_value_heads": 1, "final_logit_softcapping": 3.0},
     "gemma3_text-untied": {"tie_word_embeddings": False, "sliding_window": 7, "rms_norm_eps": 1e-6},
@@ -65,6 +73,26 @@ CASES |= {
     },
     "granite": {},
     "granite-biases-tied": {"attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True},
+    "ministral": {},
+    "ministral-one-window": {"layer_types": None, "sliding_window": 16},
+    "ministral3": {},
+    "ministral3-window": {"sliding_window": 16, "tie_word_embeddings": True},
+    "ministral3-as-shipped": {
+        "head_dim": 64,
+        "rope_parameters": {
+            "rope_type": "yarn",
+            "type": "yarn",
+            "rope_theta": 1e6,
+            "factor": 16.0,
+            "beta_fast": 32.0,
+            "beta_slow": 1.0,
+            "mscale": 1.0,
+            "mscale_all_dim": 1.0,
+            "llama_4_scaling_beta": 0.1,
+            "original_max_position_embeddings": 32,
+            "max_position_embeddings": 512,
+        },
+    },
     "olmo2": {},
     "olmo2-one-kv-head": {"num_key_value_heads": 1, "attention_bias": True},
     "olmo3": {},
@@ -119,7 +147,22 @@ def test_logits_and_greedy_tokens_are_those_of_transformers(tmp_path, case):
     assert len(text[len(PROMPT) :].unique()) > 8, "the toy's text has collapsed: it would hide mistakes"
 
 
-NEWER = ("gemma3_text", "granite", "olmo2", "olmo3", "phi3", "smollm3", "granitemoe", "mixtral", "olmoe", "qwen3_moe")
+def test_gemma_3_caps_scores_where_its_file_says_so(tmp_path, monkeypatch):
+    """transformers 5.24 reads the field and has the arithmetic, but does not pass the one to the other."""
+    path = write_checkpoint(tmp_path, architecture="gemma3_text", attn_logit_softcapping=0.7)
+    plain = reference(path)(torch.tensor([PROMPT])).logits[0]
+    monkeypatch.setattr(
+        modeling_gemma3, "eager_attention_forward", partial(modeling_gemma3.eager_attention_forward, softcap=0.7)
+    )
+    theirs = reference(path)(torch.tensor([PROMPT])).logits[0]
+    torch.testing.assert_close(forward(load(path), PROMPT), theirs, atol=1e-4, rtol=0)
+    assert (plain - theirs).abs().max() > 0.1
+
+
+NEWER = (
+    *("gemma2", "gemma3_text", "granite", "ministral", "ministral3", "olmo2", "olmo3", "phi3", "smollm3"),
+    *("granitemoe", "mixtral", "olmoe", "qwen3_moe"),
+)
 PART = {"partial_rotary_factor": 0.5}
 
 

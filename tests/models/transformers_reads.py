@@ -11,7 +11,7 @@ import transformers
 SOURCES = Path(transformers.__file__).parent
 FAMILIES = (
     *("llama", "mistral", "qwen2", "qwen3"),
-    *("gemma3_text", "granite", "olmo2", "olmo3", "phi3", "smollm3"),
+    *("gemma2", "gemma3_text", "granite", "ministral", "ministral3", "olmo2", "olmo3", "phi3", "smollm3"),
     *("granitemoe", "mixtral", "olmoe", "qwen3_moe"),
 )
 SHARED = ("masking_utils.py", "modeling_rope_utils.py", "cache_utils.py", "modeling_utils.py")

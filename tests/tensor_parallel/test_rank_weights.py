@@ -6,8 +6,12 @@ import pytest
 from compressed_checkpoints import write_compressed
 from rank_engines import assert_same_as_one_rank, ranks_of
 
+from gpt_oss_attention import FAMILY
 from specserve.errors import ConfigError
 from specserve.models.checkpoint import Checkpoint
+from specserve.models.read_config import read_config
+from specserve.protocols.part import TensorPart
+from specserve_tensor_parallel.shares import Shares
 from specserve_workbench.testing.requests import toy_request, varied_requests
 from specserve_workbench.testing.toy import write_checkpoint
 
@@ -66,3 +70,10 @@ def test_groups_that_would_be_cut_are_refused(tmp_path):
 def test_sampled_texts_of_a_model_with_windows_are_those_of_one_rank(tmp_path):
     model = write_checkpoint(tmp_path / "model", architecture="mistral", sliding_window=24)
     assert_same_as_one_rank(model, [*GREEDY, *varied_requests(5, seed=9)], default_plugins=True)
+
+
+def test_a_rank_has_the_sinks_of_its_query_heads(tmp_path):
+    path = write_checkpoint(tmp_path, architecture=FAMILY, num_attention_heads=6, num_key_value_heads=2)
+    config = read_config(path, [FAMILY])
+    parts = [Shares(config, rank, 2).tensor("model.layers.1.self_attn.sinks") for rank in range(2)]
+    assert parts == [TensorPart(slice(0, 3)), TensorPart(slice(3, 6))]

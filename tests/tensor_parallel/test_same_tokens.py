@@ -31,7 +31,8 @@ def test_the_demo_model_says_the_same_on_two_ranks(demo_model):
     (3, "qwen3", {"num_attention_heads": 6, "num_key_value_heads": 3, "tie_word_embeddings": True, "vocab_size": 331}),
     (2, "llama", {"attention_bias": True, "mlp_bias": True, "intermediate_size": 321}),
     (2, "gemma3_text", {"intermediate_size": 333}),  # norms behind the ranks' sums
-], ids=["shared key heads", "uneven vocabulary", "biases and uneven width", "output norms"])  # fmt: skip
+    (2, "gemma2", {}),
+], ids=["shared key heads", "uneven vocabulary", "biases, uneven width", "output norms", "capped scores"])  # fmt: skip
 def test_sizes_that_do_not_divide_evenly_change_no_token(tmp_path, ranks, architecture, changes):
     model = write_checkpoint(tmp_path / "model", architecture=architecture, **changes)
     assert_same_as_one_rank(model, requests_with_logprobs(6), ranks)

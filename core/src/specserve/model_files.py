@@ -32,6 +32,13 @@ def read_optional_json(file: Path) -> RawJson:
     return read_json(file) if file.exists() else {}
 
 
+def of_text(config: RawJson) -> RawJson:
+    """config.json with what it says of its text part alone, where the model reads images, too."""
+    inner = config.get("text_config")
+    given = {key: value for key, value in config.items() if value is not None}
+    return {**inner, **given} if isinstance(inner, dict) else config
+
+
 def parse(file: Path, content: bytes) -> RawJson:
     try:
         raw = json.loads(content)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 FAMILIES = (
     *("llama", "mistral", "qwen2", "qwen3"),
-    *("gemma3_text", "granite", "olmo2", "olmo3", "phi3", "smollm3"),
+    *("gemma2", "gemma3_text", "granite", "ministral", "ministral3", "olmo2", "olmo3", "phi3", "smollm3"),
     *("granitemoe", "mixtral", "olmoe", "qwen3_moe"),
 )
 DTYPES = ("float32", "bfloat16", "float16")
@@ -28,6 +28,8 @@ def draw_model(rng: random.Random) -> ModelPlan:
         config["attention_bias"] = True
     if family == "llama" and rng.random() < 0.3:
         config["mlp_bias"] = True
+    if family == "gemma2":
+        config["attn_logit_softcapping"] = rng.choice((0.5, 4.0, 50.0, None))
     config |= draw_windows(rng, family, config["num_hidden_layers"])
     config |= draw_rope(rng, family, config["head_dim"], config["max_position_embeddings"])
     dtype = rng.choice(("float32", "float32", "bfloat16", "bfloat16", "float16"))

@@ -12,7 +12,7 @@ ROPES = ("default", "linear", "dynamic", "llama3", "yarn", "longrope")
 
 KINDS = ("sliding_attention", "full_attention")
 WITHOUT_WINDOWS = ("llama", "granite", "olmo2")
-WITH_ROTATIONS_BY_KIND = ("gemma3_text", "olmo3")
+OF_TWO_KINDS = ("gemma2", "gemma3_text", "ministral", "olmo3")
 
 
 def draw_windows(rng: random.Random, family: str, num_layers: int) -> dict[str, Any]:
@@ -21,9 +21,9 @@ def draw_windows(rng: random.Random, family: str, num_layers: int) -> dict[str, 
     kinds = {"layer_types": [rng.choice(KINDS) for _ in range(num_layers)]}
     if family in WITHOUT_WINDOWS:
         return {}
-    if family in ("mistral", "phi3"):
+    if family in ("mistral", "ministral3", "phi3"):
         return {"sliding_window": rng.choice((window, window, None))}
-    if family in WITH_ROTATIONS_BY_KIND:
+    if family in OF_TWO_KINDS:
         return {"sliding_window": window, **kinds}
     config: dict[str, Any] = {}
     if family == "smollm3":
@@ -44,6 +44,10 @@ def draw_rope(rng: random.Random, family: str, head_dim: int, longest: int) -> d
     if kind != "default" and head_dim > 2:
         table = {"rope_type": kind, "factor": rng.choice((1.5, 2.0, 4.0))}
         config["rope_scaling"] = table | more_of(kind, head_dim // 2, longest)
+    if family == "ministral3":  # queries are scaled from a length on that this table has
+        table = config.get("rope_scaling", {"rope_type": "default"})
+        length = {"original_max_position_embeddings": longest // 8}
+        config["rope_scaling"] = {**length, **table, "llama_4_scaling_beta": rng.choice((0.1, 0.7))}
     return config
 
 

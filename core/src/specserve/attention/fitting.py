@@ -36,6 +36,10 @@ def misfits(can: AttentionCapabilities, needs: AttentionNeeds) -> list[str]:
         reasons.append(
             f"blocks of {needs.block_size} and heads of {needs.head_dim} fit none of its KV layouts: {names}"
         )
+    if needs.soft_caps and not can.soft_caps:
+        reasons.append("it does not cap scores, as the model's layers do")
+    if needs.sinks and not can.sinks:
+        reasons.append("it has no attention sinks, as the model's layers have")
     if not can.draft_layers and needs.phases == ("decode",) and (needs.first_key or needs.trees):
         reasons.append("it does not serve draft models that read hidden states or draft trees")
     if not can.ragged:

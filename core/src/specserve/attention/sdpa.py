@@ -9,11 +9,12 @@ reach its bits either. Tiles whose lengths fall on the same grid point share a c
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 import torch.nn.functional as F
 
+from specserve.attention.products import product_of
 from specserve.attention.tiles import Tile, TileGroup, plan_tiles, tile_rows
 from specserve.batch.row_tensors import to_device
 from specserve.config import BLOCK_SIZES
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from specserve.protocols import AttentionSpec
 
 
-Product: TypeAlias = "Callable[[Tensor, Tensor, Tensor, Tensor, float], Tensor]"
-"""Queries [tiles, kv_heads, query rows, head_dim], keys, values, mask, scale -> the queries' shape."""
 QUERY_LIMIT = 2.0**60
 """No score of such a query and a key of the cache overflows. A hidden key's score must not: inf - inf is NaN, and what
 the row does not see would reach it."""
@@ -83,7 +82,9 @@ class SdpaAttention(AttentionBackend):
         self.group_size = spec.num_heads // spec.num_kv_heads
         self.rows_per_tile = tile_rows(self.group_size)
         self.windows = sorted(set(spec.sliding_windows), key=lambda w: w or 0)
-        self.product = scaled_dot_product(device)
+        self.products = [
+            product_of(spec, layer, self.rows_per_tile, device) for layer in range(len(spec.sliding_windows))
+        ]
         self.query_limit = min(QUERY_LIMIT, torch.finfo(dtype).max)
         self.reads_next_row = device.type == "cpu" and dtype != torch.float32 and spec.head_dim % HALF_DEPTH != 0
         """May a product read into the next row (see `HALF_DEPTH`)? The cache is finite, queries need not be."""
@@ -197,7 +198,7 @@ class SdpaAttention(AttentionBackend):
         return self.attend(layer, q, plan)
 
     def attend(self, layer: int, q: Tensor, plan: Plan) -> Tensor:
-        spec, window = self.spec, self.spec.sliding_windows[layer]
+        spec = self.spec
         bounded = (finite(q) if self.reads_next_row else q).clamp(-self.query_limit, self.query_limit)
         queries = self.pad_heads(self.tiled(bounded, plan.rows))
         parts = []
@@ -206,7 +207,7 @@ class SdpaAttention(AttentionBackend):
                 self.pad_heads(t.view(gather.copies, -1, spec.num_kv_heads, spec.head_dim)).transpose(1, 2)
                 for t in gather.read(layer)
             )
-            parts += [self.attend_call(call, window, queries, keys, values) for call in gather.calls]
+            parts += [self.attend_call(layer, call, queries, keys, values) for call in gather.calls]
         out = parts[0] if len(parts) == 1 else torch.cat(parts)
         rows = self.untiled(out[..., : spec.head_dim], plan.output_rows)
         if self.reads_next_row:
@@ -238,15 +239,15 @@ class SdpaAttention(AttentionBackend):
             return by_row[:, :, 0].reshape(-1, spec.num_heads, spec.head_dim)
         return by_row.transpose(1, 2).reshape(-1, spec.num_heads, spec.head_dim).index_select(0, output_rows)
 
-    def attend_call(self, call: Call, window: int | None, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    def attend_call(self, layer: int, call: Call, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         queries = queries[call.tiles]
         tiles = len(queries)
         copies = 2 if tiles == 1 and self.splits_lone_tile() else tiles
-        return self.product(
+        return self.products[layer](
             queries.expand(copies, -1, -1, -1),
             keys[:, :, : call.length].expand(copies, -1, -1, -1),
             values[:, :, : call.length].expand(copies, -1, -1, -1),
-            self.mask(call, window),
+            self.mask(call, self.spec.sliding_windows[layer]),
             self.spec.scale,
         )[:tiles]
 
@@ -254,28 +255,6 @@ class SdpaAttention(AttentionBackend):
         """Whether BLAS would split the product of a single tile among threads, and so sum in another order. It does so
         for one tile with one key head; products of several tiles or key heads are not split."""
         return self.spec.num_kv_heads == 1 and self.device.type == "cpu" and torch.get_num_threads() > 1
-
-
-def scaled_dot_product(device: torch.device) -> Product:
-    """torch's SDPA in one arithmetic for all rows.
-
-    On CUDA torch would pick a backend per call, by shape: flash takes no mask, cuDNN plans by shape, math goes through
-    cuBLAS, whose algorithm follows the row count. The memory-efficient kernel, called by its name, gives every (query,
-    head) a program that walks the keys in one order, takes expanded keys (a batch stride of 0) and any mask whose rows
-    are whole multiples of 8 numbers, which the key grid gives.
-    """
-    return memory_efficient if device.type == "cuda" else chosen_by_torch
-
-
-def memory_efficient(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scale: float) -> Tensor:
-    seen = mask.expand(-1, queries.shape[1], -1, -1)
-    operator = torch.ops.aten._scaled_dot_product_efficient_attention
-    out: Tensor = operator(queries, keys, values, seen, False, scale=scale)[0]
-    return out
-
-
-def chosen_by_torch(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scale: float) -> Tensor:
-    return F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask, scale=scale)
 
 
 class SdpaFactory:
@@ -291,6 +270,8 @@ class SdpaFactory:
         devices=("cpu", "cuda"),
         dtypes=("float32", "bfloat16", "float16"),
         head_bytes={"cuda": HEAD_BYTES},
+        soft_caps=True,
+        sinks=True,
         draft_layers=True,
     )
 

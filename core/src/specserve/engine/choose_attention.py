@@ -91,27 +91,16 @@ def choose_attention(
     config: EngineConfig, host: PluginHost, model: DecoderModel, drafters: Sequence[Drafter]
 ) -> AttentionChoice:
     """The attention of the target."""
-    needs = needs_of(config, model.head_dim, drafts=bool(drafters), trees=has_trees(host, drafters))
-    spec = AttentionSpec(
-        model.num_heads, model.num_kv_heads, model.head_dim, model.scale, config.block_size, model.sliding_windows
-    )
+    spec = spec_of(config, model)
+    needs = needs_of(config, spec, drafts=bool(drafters), trees=has_trees(host, drafters))
     return checked_choice(host, config, model.part.agree_on_attention(needs), spec)
 
 
 def choose_draft_attention(config: EngineConfig, host: PluginHost, layers: DraftLayers) -> AttentionChoice:
     """The attention of a draft model, by the same rules. All its rows are of the phase decode."""
-    needs = needs_of(config, layers.head_dim, drafts=False, trees=layers.has_trees)
-    first_key = int(layers.reads_hidden)
-    needs = msgspec.structs.replace(needs, first_key=first_key, phases=("decode",))
-    spec = AttentionSpec(
-        layers.num_heads,
-        layers.num_kv_heads,
-        layers.head_dim,
-        layers.scale,
-        config.block_size,
-        layers.sliding_windows,
-        first_key=first_key,
-    )
+    spec = msgspec.structs.replace(spec_of(config, layers), first_key=int(layers.reads_hidden))
+    needs = needs_of(config, spec, drafts=False, trees=layers.has_trees)
+    needs = msgspec.structs.replace(needs, first_key=spec.first_key, phases=("decode",))
     return checked_choice(host, config, needs, spec)
 
 
@@ -135,16 +124,31 @@ def has_trees(host: PluginHost, drafters: Sequence[Drafter]) -> bool:
     return bool(drafters) and "draft.tree" in host.features
 
 
-def needs_of(config: EngineConfig, head_dim: int, *, drafts: bool, trees: bool) -> AttentionNeeds:
+def spec_of(config: EngineConfig, layers: DecoderModel | DraftLayers) -> AttentionSpec:
+    return AttentionSpec(
+        layers.num_heads,
+        layers.num_kv_heads,
+        layers.head_dim,
+        layers.scale,
+        config.block_size,
+        layers.sliding_windows,
+        soft_caps=layers.soft_caps,
+        sinks=layers.sinks,
+    )
+
+
+def needs_of(config: EngineConfig, spec: AttentionSpec, *, drafts: bool, trees: bool) -> AttentionNeeds:
     return AttentionNeeds(
         device=config.device,
         dtype=config.dtype,
         block_size=config.block_size,
-        head_dim=head_dim,
-        head_bytes=head_dim * getattr(torch, config.dtype).itemsize,
+        head_dim=spec.head_dim,
+        head_bytes=spec.head_dim * getattr(torch, config.dtype).itemsize,
         graphs=config.graphs,
         drafts=drafts,
         trees=trees,
+        soft_caps=any(cap is not None for cap in spec.soft_caps),
+        sinks=any(sinks is not None for sinks in spec.sinks),
     )
 
 

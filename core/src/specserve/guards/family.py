@@ -23,6 +23,7 @@ class GuardedFamily(ModelFamily):
     def __init__(self, owner: str, family: ModelFamily) -> None:
         self.family, self.asked = family, Asked(owner, f"family {family.name}", ModelFamily)
         self.name, self.architectures = family.name, tuple(family.architectures)
+        self.within = tuple(family.within)
         self.absent, self.reads, self.activations = family.absent, family.reads, family.activations
         self.activation_key, self.rotates_parts, self.toy = family.activation_key, family.rotates_parts, family.toy
         self.decoder = partial(self.asked.answer, "its decoder", is_decoder, family.decoder)

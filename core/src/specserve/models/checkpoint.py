@@ -68,15 +68,18 @@ class Checkpoint:
         taken = len(range(*rows.indices(all_rows)))
         return found._replace(shape=(taken, *others), num_bytes=found.num_bytes * taken // max(all_rows, 1))
 
-    def rename(self, stored: str, name: str) -> None:
-        """The tensor that the file calls `stored` has another name from now on."""
-        self.split({name: View(stored)})
+    def rename(self, old: str, new: str) -> None:
+        """The tensor has another name from now on."""
+        self.split({new: View(old)})
 
     def split(self, parts: Mapping[str, View]) -> None:
-        """Parts of tensors of the file are tensors of these names from now on, and no longer of those of the file."""
-        for view in parts.values():
-            self._views.pop(view.stored, None)
-        self._views |= parts
+        """Parts of whole tensors are tensors of these names from now on, and no longer of those that they had."""
+        stored = {name: self._views.pop(name).stored for name in {view.stored for view in parts.values()}}
+        self._views |= {name: view._replace(stored=stored[view.stored]) for name, view in parts.items()}
+
+    def forget(self, name: str) -> None:
+        """There is no such tensor from now on."""
+        del self._views[name]
 
     def check(self, expected: Mapping[str, tuple[int, ...]]) -> None:
         """Every expected tensor is there, of that shape, and floating point unless it is quantised."""

@@ -47,6 +47,15 @@ class Multipliers(msgspec.Struct, frozen=True, kw_only=True):
     logits_divisor: float = 1.0
     logit_cap: float | None = None
     """Logits l become cap * tanh(l / cap)."""
+    score_cap: float | None = None
+    """Scores of attention s become cap * tanh(s / cap)."""
+
+
+class QueryScale(msgspec.Struct, frozen=True, kw_only=True):
+    """Rotated queries are multiplied by 1 + beta * log(1 + floor(position / length))."""
+
+    beta: float
+    length: int
 
 
 class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,11 +94,16 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     qk_norm_of: Literal["head", "all heads"] = "head"
     activation: Activation = "silu"
     clamp: SwigluClamp = SwigluClamp()
+    sinks: bool = False
+    """The softmax of attention has one more score for each query head: see `specserve.protocols.AttentionSpec`."""
+    query_scale: QueryScale | None = None
     multipliers: Multipliers = Multipliers()
     experts: ExpertsConfig | None = None
     generation: GenerationDefaults = GenerationDefaults()
     quantization: dict[str, Any] | None = None
     """How weights are stored where they are quantised: `quantization_config` of config.json."""
+    is_part: bool = False
+    """It is the text part of a model that reads images, too: see `specserve.models.text_part`."""
     own: dict[str, Any] = {}
     """What config.json says of the keys that only this family reads; None for absent ones."""
 
@@ -110,6 +124,9 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
             "logits divisor": m.logits_divisor != 1.0,
             "logit cap": m.logit_cap is not None,
             "experts": self.experts is not None,
+            "score cap": m.score_cap is not None,
+            "sinks": self.sinks,
+            "query scale": self.query_scale is not None,
         }
         return frozenset(name for name, there in found.items() if there)
 

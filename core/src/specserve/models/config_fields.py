@@ -95,8 +95,10 @@ ONLY: dict[str, tuple[object, ...]] = {
 }
 """The values at which a field changes nothing; others are refused."""
 
-ROPE_KEYS = frozenset(RopeConfig.__struct_fields__) | {"type", "mrope_section", "mrope_interleaved", "finetuned"}
-"""mrope gives images' tokens other positions; those of text are the plain ones."""
+ROPE_KEYS = frozenset(RopeConfig.__struct_fields__) | {
+    *("type", "mrope_section", "mrope_interleaved", "finetuned", "max_position_embeddings")
+}
+"""mrope gives images' tokens other positions; those of text are the plain ones. The length counts outside alone."""
 
 
 def check_fields(raw: RawJson, family: ModelFamily, where: str) -> None:
@@ -116,7 +118,8 @@ def unknown_fields(raw: RawJson, family: ModelFamily) -> tuple[str, ...]:
     known = KNOWN | ONLY.keys() | {*family.reads}
     unknown = [name for name in raw if name not in known and not name.startswith("_")]
     key = "rope_scaling" if raw.get("rope_scaling") else "rope_parameters"
-    return tuple(sorted([*unknown, *unknown_in_rope(raw.get(key), key)]))
+    in_rope = [path for path in unknown_in_rope(raw.get(key), key) if path.rpartition(".")[2] not in family.reads]
+    return tuple(sorted([*unknown, *in_rope]))
 
 
 def unknown_in_rope(rope: object, path: str) -> Iterator[str]:

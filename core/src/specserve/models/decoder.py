@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.models.config import ModelConfig
+    from specserve.models.config import ModelConfig, QueryScale
     from specserve.models.mlp import Mlp
     from specserve.models.projection import BatchRows
     from specserve.models.rope import RotaryTable
@@ -32,6 +32,8 @@ class Rotation(NamedTuple):
 
     cos: Tensor
     sin: Tensor
+    query_scale: Tensor | None = None
+    """[T, 1, 1] in the model's dtype: of rotated queries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,8 @@ class DecoderLayer:
     aux_norm: Tensor | None = None
     attention_output_norm: Tensor | None = None
     mlp_output_norm: Tensor | None = None
+    sinks: Tensor | None = None
+    """[heads] float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,8 @@ class DecoderModel:
         of_scores = config.multipliers.attention
         self.scale = config.head_dim**-0.5 if of_scores is None else of_scores
         self.sliding_windows = config.sliding_windows
+        self.soft_caps = (config.multipliers.score_cap,) * config.num_layers
+        self.sinks = tuple(layer.sinks for layer in weights.layers)
         self.max_model_len = rotary.cos.shape[0]
         self.dtype = weights.embedding.dtype
         self.device = weights.embedding.device
@@ -102,6 +108,7 @@ class DecoderModel:
         self.final_norm = weights.final_norm
         self.lm_head = weights.lm_head
         self.rotary = rotary
+        self.query_scale = query_scales(config.query_scale, self.max_model_len, weights.embedding)
         self.layer_rotaries = tuple(layer_rotaries) or (rotary,) * config.num_layers
         """None where the layer rotates nothing."""
         self._qkv_heads = (config.num_heads, config.num_kv_heads, config.num_kv_heads)
@@ -134,8 +141,9 @@ class DecoderModel:
     def rotations(self, positions: Tensor) -> Sequence[Rotation | None]:
         """positions: [T] int64, below max_model_len. Once per tile: that of every layer."""
         tables = {id(table): table for table in self.layer_rotaries if table is not None}
+        scale = None if self.query_scale is None else self.query_scale.index_select(0, positions)
         made = {
-            key: Rotation(table.cos.index_select(0, positions), table.sin.index_select(0, positions))
+            key: Rotation(table.cos.index_select(0, positions), table.sin.index_select(0, positions), scale)
             for key, table in tables.items()
         }
         return [made.get(id(table)) for table in self.layer_rotaries]
@@ -161,6 +169,8 @@ class DecoderModel:
             qk, v = qkv.split_with_sizes((num_q + num_kv, num_kv), 1)
         rotated = qk if rotation is None else kernels.rotary(qk, rotation.cos, rotation.sin)
         q, k = rotated.split_with_sizes((num_q, num_kv), 1)
+        if rotation is not None and rotation.query_scale is not None:
+            q = q * rotation.query_scale
         return q, k, v
 
     def normed_heads(self, x: Tensor, weight: Tensor) -> Tensor:
@@ -197,3 +207,11 @@ class DecoderModel:
     def normed(self, x: Tensor, weight: Tensor | None) -> Tensor:
         """x itself where there is no norm."""
         return x if weight is None else self.kernels.rms_norm(x, weight, self.config.norm_eps)
+
+
+def query_scales(scale: QueryScale | None, length: int, like: Tensor) -> Tensor | None:
+    """By position, [length, 1, 1]: computed in float32, then in the dtype and on the device of `like`."""
+    if scale is None:
+        return None
+    turns = (torch.arange(length, dtype=torch.float32) / scale.length).floor()
+    return (1 + scale.beta * (1 + turns).log()).to(like.device, like.dtype)[:, None, None]

@@ -128,7 +128,7 @@ def by_architecture(raw: RawJson) -> str:
         for ending, what in ENDINGS.items():
             if name.endswith(ending):
                 return f"{what} ({name}). {NOT_GENERATING}" if what else ""
-    if raw.keys() & OTHER_SENSES:
+    if raw.keys() & OTHER_SENSES and not isinstance(raw.get("text_config"), dict):
         return (
             f"a model that also reads images or sound ({first}), which is not served, nor is its text part alone. Pass "
             "a text model, often one of the same family."

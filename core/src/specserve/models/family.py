@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from specserve.model_files import RawJson
-    from specserve.models.config import ModelConfig
+    from specserve.models.config import ModelConfig, QueryScale
     from specserve.models.decoder import DecoderWeights
     from specserve.models.experts_config import ExpertsConfig
     from specserve.models.rope import RotaryTable
@@ -41,6 +41,8 @@ class LayerTraits(NamedTuple):
     norm_offset: float = 0.0
     activation: Activation = "silu"
     clamp: SwigluClamp = SwigluClamp()
+    sinks: bool = False
+    query_scale: QueryScale | None = None
     multipliers: Multipliers = Multipliers()
 
 
@@ -80,6 +82,9 @@ class ModelFamily:
     """`model_type` in config.json."""
     architectures: tuple[str, ...]
     """Classes that `architectures` in config.json may name."""
+    within: tuple[str, ...] = ()
+    """Classes of models that read images, too, and whose text part is of this family where its `model_type` says so:
+    see `specserve.models.text_part`."""
     absent: Mapping[str, Any] = {}
     """What keys of config.json mean that are not there."""
     reads: tuple[str, ...] = ()

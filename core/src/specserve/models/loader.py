@@ -26,6 +26,7 @@ from specserve.models.quantised import dense, stacked
 from specserve.models.read_config import read_config
 from specserve.models.rope import rotary_table, supported_length
 from specserve.models.tensor_names import NORMS, expected_shapes, rows_of
+from specserve.models.text_part import keep_text
 from specserve.models.tied_head import tied_as_stored
 from specserve.models.unused_tensors import report_unused
 from specserve.models.weight_format import NOT_OF_ONE_MODEL
@@ -91,8 +92,11 @@ class ModelLoader(NamedTuple):
         if config.unknown_fields:
             log.warning("%s", unknown_fields_told(path, config))
         length = resolve_length(config, max_model_len)
+        config = without_idle_scale(config, length)
         rotary = rotary_table(config, length)
         checkpoint = Checkpoint(open_weights(path, config.quantization, self.formats), self.on_progress)
+        if config.is_part:
+            keep_text(checkpoint)
         arrange(checkpoint, family.stored_as(config))
         kind: torch.dtype = getattr(torch, config.dtype if dtype == "auto" else dtype)
         config = tied_as_stored(config, checkpoint, kind)
@@ -152,6 +156,12 @@ def resolve_length(config: ModelConfig, max_model_len: int | None) -> int:
             f"got {max_model_len}. Ask for less, or scale the rotation in config.json (rope_parameters)."
         )
     return max_model_len
+
+
+def without_idle_scale(config: ModelConfig, length: int) -> ModelConfig:
+    """Without a scale of queries that is 1 at every position of such a context."""
+    scale = config.query_scale
+    return config if scale is None or scale.length < length else msgspec.structs.replace(config, query_scale=None)
 
 
 def check_tensors(config: ModelConfig, checkpoint: Checkpoint) -> dict[str, tuple[int, ...]]:
@@ -216,6 +226,7 @@ class _WeightReader:
             mlp_norm=norms.get("mlp_norm"),
             mlp_output_norm=norms.get("mlp_output_norm"),
             mlp=self.mlp(index),
+            sinks=self.wide(f"{prefix}.self_attn.sinks") if self.config.sinks else None,
         )
 
     def mlp(self, index: int) -> Mlp:
@@ -238,9 +249,11 @@ class _WeightReader:
         name = f"{path}.weight"
         if not self.config.wide_norms:
             return self.joined((name,))
-        return (
-            dense(self.checkpoint.take(name, self.parts[name])).to(self.device, torch.float32) + self.config.norm_offset
-        )
+        return self.wide(name) + self.config.norm_offset
+
+    def wide(self, name: str) -> Tensor:
+        """One tensor as the file has it, in float32."""
+        return dense(self.checkpoint.take(name, self.parts[name])).to(self.device, torch.float32)
 
     def projection(self, index: int, name: str, block: str, parts: tuple[str, ...]) -> Projection:
         paths = [f"model.layers.{index}.{block}.{part}" for part in parts]

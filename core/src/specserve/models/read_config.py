@@ -18,6 +18,7 @@ from specserve.models.config_fields import check_fields, unknown_fields
 from specserve.models.directory_kinds import refuse_other_kinds
 from specserve.models.families import BUILT_IN, family_named, family_of
 from specserve.models.rope_config import RopeConfig, rope_fields
+from specserve.models.text_part import flat
 from specserve_checks.wrong_values import find_wrong_value
 
 if TYPE_CHECKING:
@@ -46,12 +47,13 @@ def read_config(path: Path, families: Sequence[ModelFamily] = BUILT_IN) -> Model
     """The configuration of the model in directory `path`."""
     refuse_other_kinds(path, str(path))
     file = path / "config.json"
-    raw = read_json(file)
+    whole = read_json(file)
+    raw = flat(whole, families, str(file))
     generation = read_optional_json(path / "generation_config.json")
     config = parse_config(raw, generation, where=str(file), families=families)
     family = family_named(config.family, families)
     check_fields(raw, family, str(file))
-    return msgspec.structs.replace(config, unknown_fields=unknown_fields(raw, family))
+    return msgspec.structs.replace(config, is_part=raw is not whole, unknown_fields=unknown_fields(raw, family))
 
 
 def parse_config(

@@ -54,6 +54,8 @@ def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     for layer in range(config.num_layers):
         prefix = f"model.layers.{layer}."
         shapes |= {f"{prefix}{name}.weight": (size,) for name, size in norms.items()}
+        if config.sinks:
+            shapes[f"{prefix}self_attn.sinks"] = (config.num_heads,)
         has_experts = config.experts is not None and config.experts.layers[layer]
         maps = linears | (experts if has_experts else plain)
         shapes |= {f"{prefix}{name}.weight": (rows, columns) for name, (rows, columns, _) in maps.items()}

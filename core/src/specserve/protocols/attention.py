@@ -8,7 +8,7 @@ import msgspec
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor
+    from torch import Tensor  # noqa: TC004 (declarations of plugins load this module, and must not load torch)
 
     from specserve.batch.batch import Batch
     from specserve.kv.cache import KVCache
@@ -65,6 +65,10 @@ class AttentionCapabilities(msgspec.Struct, frozen=True, kw_only=True):
     """The most numbers of a head; None: any."""
     kv_layouts: tuple[KVLayout, ...] = (BY_SLOT,)
     """The fastest first; the first that fits the blocks and the model is used."""
+    soft_caps: bool = False
+    """It caps scores: see `AttentionSpec.soft_caps`."""
+    sinks: bool = False
+    """Its softmax has a sink for each query head: see `AttentionSpec.sinks`."""
     draft_layers: bool = False
     """It serves draft models: it hides first keys (`AttentionSpec.first_key`) and can compute the later tokens of a
     draft alone (`Span.first_node`)."""
@@ -95,12 +99,16 @@ class AttentionNeeds(msgspec.Struct, frozen=True, kw_only=True):
     """Do its drafts have branches?"""
     first_key: int = 0
     """The first position that has a key: 1 where a draft model has no key for the first token."""
+    soft_caps: bool = False
+    """Does a layer cap its scores?"""
+    sinks: bool = False
+    """Does a layer have sinks?"""
     phases: tuple[Phase, ...] = PHASES
     """The phases to serve: all of the target, or decode alone for every row of a draft model."""
 
 
 class AttentionSpec(msgspec.Struct, frozen=True):
-    """The numbers that a backend is built from."""
+    """The numbers that a backend is built from. One that does not state `soft_caps` or `sinks` gets none."""
 
     num_heads: int
     num_kv_heads: int
@@ -113,6 +121,19 @@ class AttentionSpec(msgspec.Struct, frozen=True):
     """Where it is another than by slot, the backend moves tokens itself (see `KVCache.mover`)."""
     first_key: int = 0
     """Keys of earlier positions are hidden from every query."""
+    soft_caps: tuple[float | None, ...] = ()
+    """Per layer: a scaled score s becomes cap * tanh(s / cap), before keys are hidden; None for none. Empty where no
+    layer has one."""
+    sinks: tuple[Tensor | None, ...] = ()
+    """Per layer: [heads] float32, for each query head the score of one more key, which every row sees, whatever the
+    window, and whose value is 0: a row's weights are exp(s_i) / (exp(sink) + sum of exp(s_j)). None for none; empty
+    where no layer has any."""
+
+    def soft_cap(self, layer: int) -> float | None:
+        return self.soft_caps[layer] if self.soft_caps else None
+
+    def sinks_of(self, layer: int) -> Tensor | None:
+        return self.sinks[layer] if self.sinks else None
 
 
 class Arithmetic(NamedTuple):

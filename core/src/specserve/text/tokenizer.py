@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tokenizers import Tokenizer as RustTokenizer
 
 from specserve.errors import ModelError, RequestError
-from specserve.model_files import read_optional_json
+from specserve.model_files import of_text, read_optional_json
 from specserve.text.eos import configured_eos_ids, drop_beyond_vocab, tokenizer_eos_ids
 from specserve.text.sampling_defaults import sampling_defaults
 from specserve.text.text_stream import HfTextStream
@@ -86,7 +86,7 @@ class HfTokenizer:
         settings = read_optional_json(path / "tokenizer_config.json")
         model = model or path
         generation = read_optional_json(model / "generation_config.json")
-        config = read_optional_json(model / "config.json")
+        config = of_text(read_optional_json(model / "config.json"))
         eos_ids = configured_eos_ids(model, generation, config) or tokenizer_eos_ids(rust, settings)
         class_name = settings.get("tokenizer_class")
         return cls(

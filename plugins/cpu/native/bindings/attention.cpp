@@ -37,9 +37,10 @@ void bind_plan(nb::module_& m) {
 template <typename S>
 void bind_attention(nb::module_& m) {
     nb::class_<PagedAttention<S>>(m, "PagedAttention")
-        .def(nb::init<std::shared_ptr<Machine>, Array, const std::string&, int, float, float, int>(),
+        .def(nb::init<std::shared_ptr<Machine>, Array, const std::string&, int, float, float, std::vector<LayerRules>,
+                      int>(),
              nb::arg("machine"), nb::arg("cache"), nb::arg("layout"), nb::arg("num_heads"), nb::arg("scale"),
-             nb::arg("key_limit"), nb::arg("min_key") = 0)
+             nb::arg("key_limit"), nb::arg("rules"), nb::arg("min_key") = 0)
         .def("forward", &PagedAttention<S>::forward)
         .def("move_slots", &PagedAttention<S>::move_slots, nb::arg("source"), nb::arg("target"))
         .def_prop_ro("rows_per_tile", &PagedAttention<S>::tile_rows);

@@ -1,9 +1,15 @@
 // Attention over a paged cache that Python owns, and the checks of all indices into that cache.
 #pragma once
 
+#include <cmath>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <tuple>
 #include <utility>
+#include <vector>
+
+#include <nanobind/stl/tuple.h>
 
 #include "bindings/bind.hpp"
 #include "ops/attention.hpp"
@@ -24,9 +30,17 @@ inline void check_plan(const AttentionPlan& plan, int64_t rows, int64_t num_slot
                                     "; the cache has " + std::to_string(num_slots) + ".");
 }
 
-inline void check_window(int window) {
+// Of a layer: its window, its soft cap and its sinks, as in ScoreRules.
+using LayerRules = std::tuple<int, float, std::optional<Array>>;
+
+inline ScoreRules checked_rules(const LayerRules& given, int num_heads) {
+    const auto& [window, soft_cap, sinks] = given;
     if (window < 0)
         throw std::invalid_argument("window must be at least 0, where 0 is none; got " + std::to_string(window) + ".");
+    if (!(soft_cap >= 0.0f) || std::isinf(soft_cap))
+        throw std::invalid_argument("soft_cap must be at least 0, where 0 is none; got " + std::to_string(soft_cap) +
+                                    ".");
+    return {window, soft_cap, sinks ? checked_data<float>(*sinks, "sinks", {num_heads}) : nullptr};
 }
 
 inline void check_slots(const int64_t* slots, int64_t count, int64_t num_slots) {
@@ -48,12 +62,16 @@ class PagedAttention {
     // cache: [layers, 2, slots, KV heads, head_dim], contiguous from the slots on; a layout in panels interleaves
     // neighbouring slots. With scales it is of int8, and a head has their bytes behind its own.
     PagedAttention(std::shared_ptr<Machine> machine, Array cache, const std::string& layout, int num_heads, float scale,
-                   float key_limit, int min_key)
+                   float key_limit, std::vector<LayerRules> rules, int min_key)
         : machine_(std::move(machine)), cache_(std::move(cache)), layout_(find_layout(layout)), data_(checked_cache()),
           heads_{num_heads, static_cast<int>(cache_.shape(3)),
                  static_cast<int>(cache_.shape(4)) - layout_.scale_bytes / layout_.element_bytes},
-          key_limit_(key_limit), min_key_(min_key),
+          key_limit_(key_limit), min_key_(min_key), given_rules_(std::move(rules)),
           attention_(kernel_table<S>(machine_->kernels), layout_, heads_, scale, min_key) {
+        if (static_cast<int>(given_rules_.size()) != num_layers())
+            throw std::invalid_argument("rules must be of the cache's " + std::to_string(num_layers()) +
+                                        " layers; got " + std::to_string(given_rules_.size()) + ".");
+        for (const LayerRules& layer : given_rules_) rules_.push_back(checked_rules(layer, num_heads));
         if (min_key < 0)
             throw std::invalid_argument("min_key must be at least 0; got " + std::to_string(min_key) + ".");
         if (heads_.num_kv_heads < 1 || heads_.num_heads < 1 || heads_.num_heads % heads_.num_kv_heads)
@@ -70,7 +88,7 @@ class PagedAttention {
     }
 
     void forward(int layer, const Array& q, const Array& k, const Array& v, const Array& slots,
-                 const AttentionPlan& plan, int window, const Array& out) {
+                 const AttentionPlan& plan, const Array& out) {
         const S* queries = checked_data<S>(q, "q", {kAny, heads_.num_heads, heads_.head_dim}, 1);
         int64_t rows = static_cast<int64_t>(q.shape(0));
         const S* keys = checked_data<S>(k, "k", {rows, heads_.num_kv_heads, heads_.head_dim}, 1);
@@ -80,7 +98,6 @@ class PagedAttention {
         if (layer < 0 || layer >= static_cast<int>(cache_.shape(0)))
             throw std::invalid_argument("layer must be in [0, " + std::to_string(cache_.shape(0)) + "); got " +
                                         std::to_string(layer) + ".");
-        check_window(window);
         check_plan(plan, rows, num_slots(), layout_.page_slots);
         check_row_slots(new_slots, rows, num_slots());
         nb::gil_scoped_release no_gil;
@@ -95,7 +112,7 @@ class PagedAttention {
                     layout_.store_kv(keys + r * k.stride(0) + offset, values + r * v.stride(0) + offset, cache,
                                      static_cast<int>(head), new_slots[r], key_limit_);
             });
-            attention_.run(team, plan, queries, q.stride(0), cache, window, outputs);
+            attention_.run(team, plan, queries, q.stride(0), cache, rules(layer), outputs);
         });
     }
 
@@ -128,6 +145,7 @@ class PagedAttention {
     const HeadShape& heads() const { return heads_; }
     float key_limit() const { return key_limit_; }
     int min_key() const { return min_key_; }
+    const ScoreRules& rules(int layer) const { return rules_[static_cast<size_t>(layer)]; }
     int tile_rows() const { return rows_per_tile(heads_); }
 
    private:
@@ -152,7 +170,9 @@ class PagedAttention {
     HeadShape heads_;
     float key_limit_;
     int min_key_;
-    std::mutex mutex_;  // calls share the workspaces of attention_
+    std::vector<LayerRules> given_rules_;  // which own the sinks
+    std::vector<ScoreRules> rules_;        // by layer
+    std::mutex mutex_;                     // calls share the workspaces of attention_
     Attention<S> attention_;
 };
 

@@ -17,7 +17,7 @@ void bind_decoder_stack(nb::module_& m) {
                std::optional<std::shared_ptr<PackedLinear<S>>> down,
                std::optional<std::shared_ptr<PackedLinear<S>>> router,
                std::vector<std::pair<std::shared_ptr<PackedLinear<S>>, std::shared_ptr<PackedLinear<S>>>> experts,
-               std::optional<Array> mlp_output_norm, std::optional<Array> cos, std::optional<Array> sin, int window) {
+               std::optional<Array> mlp_output_norm, std::optional<Array> cos, std::optional<Array> sin) {
                 new (self) LayerWeights<S>{std::move(input_norm),
                                            std::move(aux_norm),
                                            std::move(q_norm),
@@ -32,14 +32,12 @@ void bind_decoder_stack(nb::module_& m) {
                                            std::move(router),
                                            std::move(experts),
                                            std::move(cos),
-                                           std::move(sin),
-                                           window};
+                                           std::move(sin)};
             },
             nb::kw_only(), nb::arg("input_norm").none(), nb::arg("aux_norm").none(), nb::arg("qkv"),
             nb::arg("q_norm").none(), nb::arg("k_norm").none(), nb::arg("o"), nb::arg("attention_output_norm").none(),
             nb::arg("mlp_norm").none(), nb::arg("gate_up").none(), nb::arg("down").none(), nb::arg("router").none(),
-            nb::arg("experts"), nb::arg("mlp_output_norm").none(), nb::arg("cos").none(), nb::arg("sin").none(),
-            nb::arg("window"));
+            nb::arg("experts"), nb::arg("mlp_output_norm").none(), nb::arg("cos").none(), nb::arg("sin").none());
     nb::class_<PyDecoderStack<S>>(m, "DecoderStack")
         .def(nb::init<std::shared_ptr<Machine>, std::optional<std::shared_ptr<PagedAttention<S>>>,
                       typename PyDecoderStack<S>::HeadSizes, std::vector<LayerWeights<S>>, std::optional<Array>,

@@ -163,7 +163,9 @@ class PyDecoderStack {
         std::vector<DecoderLayer<S>> layers;
         for (int i = 0; i < static_cast<int>(layers_.size()); ++i) {
             layers.push_back(to_decoder_layer(layers_[static_cast<size_t>(i)], shape_, positions_));
-            if (attention_) layers.back().cache = attention_->cache_layer(i);
+            if (!attention_) continue;
+            layers.back().cache = attention_->cache_layer(i);
+            layers.back().rules = attention_->rules(i);
         }
         const KernelTable<S>& table = kernel_table<S>(machine_->kernels);
         NormWeight<S> final_norm = checked_norm<S>(final_norm_, hidden_size_);

@@ -20,7 +20,6 @@ struct LayerWeights {
     std::vector<std::pair<std::shared_ptr<PackedLinear<S>>, std::shared_ptr<PackedLinear<S>>>>
         experts;  // gate_up, down
     std::optional<Array> cos, sin;
-    int window;
 };
 
 template <typename S>
@@ -92,7 +91,6 @@ ExpertLayer<S> checked_mixture(const LayerWeights<S>& weights, const DecoderShap
 template <typename S>
 DecoderLayer<S> to_decoder_layer(const LayerWeights<S>& weights, const DecoderShape& shape, int64_t positions) {
     int hidden = shape.hidden_size, inter = shape.intermediate_size, head_dim = shape.heads.head_dim;
-    check_window(weights.window);
     check_inner_size(inter);
     DecoderLayer<S> layer{};
     layer.input_norm = checked_norm<S>(weights.input_norm, hidden);
@@ -114,7 +112,6 @@ DecoderLayer<S> to_decoder_layer(const LayerWeights<S>& weights, const DecoderSh
         layer.down = checked_linear(**weights.down, "down", hidden, inter);
     }
     layer.rotation = checked_rotation(weights.cos, weights.sin, positions, head_dim);
-    layer.window = weights.window;
     return layer;
 }
 

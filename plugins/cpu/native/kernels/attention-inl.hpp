@@ -30,20 +30,34 @@ struct VisibleKeys {
     int low, high, padded;
 };
 
+// A score as the exponent of a power of 2: `factor` times a product of a query and a key, as it is or capped.
+struct PlainScore {
+    explicit PlainScore(float scale, float /*soft_cap*/) : factor(splat(scale * kLog2E)) {}
+    Vec operator()(Vec scaled) const { return scaled; }
+
+    Vec factor;
+};
+struct CappedScore {
+    CappedScore(float scale, float soft_cap) : factor(splat(scale / soft_cap)), cap(splat(soft_cap * kLog2E)) {}
+    Vec operator()(Vec scaled) const { return mul(tanh(scaled), cap); }
+
+    Vec factor, cap;
+};
+
 // Unnormalized softmax of one query's scores, in base 2: probs[k] = 2^(score - row_max) for keys that it sees, times
 // the scale of the key's value, and 0 for the others. row_sum: of the probabilities without scales.
-template <typename W, typename S>
-INLINE void softmax_row(const AttentionScratch<S>& scratch, int query, float scale, VisibleKeys keys,
+template <typename W, typename S, typename Score>
+INLINE void softmax_row(const AttentionScratch<S>& scratch, int query, const Score& score, VisibleKeys keys,
                         PartialAttention out) {
     const float* scores = scratch.scores + ptrdiff_t{query} * kSegmentKeys;
     S* probs = scratch.probs + ptrdiff_t{query} * kSegmentKeys;
     int low = keys.low, high = keys.high;
-    Vec max_lanes = splat(kNegInf), log2_scale = splat(scale * kLog2E);
+    Vec max_lanes = splat(kNegInf);
     Vec masked[kSegmentKeys / kLanes];
     for (int k = 0; k < keys.padded; k += kLanes) {
-        Vec key_scale = log2_scale;
-        if constexpr (kScaleBytes<W> > 0) key_scale = mul(load(scratch.key_scales + k), log2_scale);
-        masked[k / kLanes] = mul(load(scores + k), key_scale);
+        Vec factor = score.factor;
+        if constexpr (kScaleBytes<W> > 0) factor = mul(load(scratch.key_scales + k), factor);
+        masked[k / kLanes] = score(mul(load(scores + k), factor));
         // most queries see all keys of most segments
         if (k < low)
             masked[k / kLanes] =
@@ -68,14 +82,14 @@ INLINE void softmax_row(const AttentionScratch<S>& scratch, int query, float sca
     out.row_sum[query] = reduce_sum(sums);
 }
 
-// All queries; calls `before_row` before each.
-template <typename W, typename S, typename Callback>
-INLINE void softmax_rows(const AttentionArgs<S>& args, const AttentionScratch<S>& scratch, PartialAttention out,
-                         Callback before_row) {
+template <typename W, typename Score, typename S, typename Callback>
+INLINE void softmax_rows_of(const AttentionArgs<S>& args, const AttentionScratch<S>& scratch, PartialAttention out,
+                            Callback before_row) {
+    Score score(args.scale, args.rules.soft_cap);
     int padded = ceil_div(args.num_keys, kLanes) * kLanes;
     for (int q = 0; q < args.num_queries; ++q) {
         before_row();
-        int high = args.kv_lens[q] - args.first_key, low = args.window ? high - args.window : 0;
+        int high = args.kv_lens[q] - args.first_key, low = args.rules.window ? high - args.rules.window : 0;
         high = high < args.num_keys ? high : args.num_keys;
         if (low < args.min_key - args.first_key) low = args.min_key - args.first_key;
         low = low > 0 ? low : 0;
@@ -85,8 +99,18 @@ INLINE void softmax_rows(const AttentionArgs<S>& args, const AttentionScratch<S>
             for (int k = 0; k < padded; k += kLanes) store(scratch.probs + ptrdiff_t{q} * kSegmentKeys + k, zeros());
             continue;
         }
-        softmax_row<W>(scratch, q, args.scale, {low, high, padded}, out);
+        softmax_row<W>(scratch, q, score, {low, high, padded}, out);
     }
+}
+
+// All queries; calls `before_row` before each.
+template <typename W, typename S, typename Callback>
+INLINE void softmax_rows(const AttentionArgs<S>& args, const AttentionScratch<S>& scratch, PartialAttention out,
+                         Callback before_row) {
+    if (args.rules.soft_cap == 0.0f)
+        softmax_rows_of<W, PlainScore>(args, scratch, out, before_row);
+    else
+        softmax_rows_of<W, CappedScore>(args, scratch, out, before_row);
 }
 
 // Online softmax (Milakov and Gimelshein, 2018): adds a later segment to the earlier ones.
@@ -106,6 +130,22 @@ static void merge_segments(PartialAttention into, PartialAttention later, int nu
             fma(splat(later.row_sum[q]), later_scale, is_first ? zeros() : mul(splat(into.row_sum[q]), into_scale));
         into.row_sum[q] = first_lane(row_sum);
         into.row_max[q] = row_max;
+    }
+}
+
+// After the last segment: a further key of every query, whose score is its head's sink and whose value is 0.
+static void add_sinks(PartialAttention state, const float* sinks, int group_size, int num_queries, int head_dim) {
+    ptrdiff_t width = static_cast<ptrdiff_t>(padded_head_dim(head_dim));
+    for (int q = 0; q < num_queries; ++q) {
+        float sink = sinks[q % group_size] * kLog2E;
+        bool is_first = state.row_sum[q] == 0.0f;
+        float row_max = is_first || sink > state.row_max[q] ? sink : state.row_max[q];
+        Vec scale = is_first ? zeros() : exp2_nonpositive(splat(state.row_max[q] - row_max));
+        for (ptrdiff_t i = q * width; i < (q + 1) * width; i += kLanes)
+            store(state.acc + i, is_first ? zeros() : mul(load(state.acc + i), scale));
+        Vec row_sum = is_first ? zeros() : mul(splat(state.row_sum[q]), scale);
+        state.row_sum[q] = first_lane(add(row_sum, exp2_nonpositive(splat(sink - row_max))));
+        state.row_max[q] = row_max;
     }
 }
 

@@ -90,6 +90,13 @@ struct KVCacheLayer {
     ptrdiff_t slot_bytes() const { return num_heads * head_bytes; }
 };
 
+// What a layer does with its scores.
+struct ScoreRules {
+    int window = 0;         // a query sees only the last `window` keys of its sequence; 0 for all
+    float soft_cap = 0.0f;  // a score s becomes soft_cap * tanh(s / soft_cap), before keys are masked; 0 for none
+    const float* sinks = nullptr;  // [num_heads]: a further score of every query, which has no value; null for none
+};
+
 // Keys and values of the thread's next segment: prefetched while it computes this one.
 struct KVPrefetch {
     const char* keys;
@@ -103,8 +110,8 @@ template <typename S>
 struct AttentionArgs {
     const S* queries;    // [num_queries][head_dim]; num_queries = rows * query heads per KV head
     const int* kv_lens;  // [num_queries]: how many keys of its sequence a query sees
-    int window;          // sliding window: it sees only the last `window` of them; 0 for all
-    int min_key;         // keys before this position of the sequence are hidden
+    ScoreRules rules;
+    int min_key;  // keys before this position of the sequence are hidden
     int num_queries;
     const char* keys;  // of the KV head in the layer's cache: of the first slot, or of the first page
     const char* values;
@@ -170,6 +177,8 @@ struct KernelTable : LinearTable<S> {
     void (*exp_shifted)(const float* x, int size, float row_max, float* out);
     void (*weighted_sum)(const S* const* rows, const float* weights, int count, int size, S* out);
     void (*merge_segments)(PartialAttention into, PartialAttention later, int num_queries, int head_dim);
+    // sinks: [group_size], of the query heads of the KV head.
+    void (*add_sinks)(PartialAttention, const float* sinks, int group_size, int num_queries, int head_dim);
     void (*normalize)(PartialAttention, int num_queries, int head_dim, S* out);
     KVLayout<S> by_slot, in_panels, by_slot_int8, in_panels_int8;
 };

@@ -1,4 +1,4 @@
-// exp, exp2, log, SiLU and GELU of a vector.
+// exp, exp2, log, tanh, SiLU and GELU of a vector.
 
 // Round to the model's dtype: float32 models need no rounding.
 INLINE Vec round_to(Vec x, const float*) { return x; }
@@ -53,6 +53,21 @@ INLINE Vec log(Vec x) {
     p = fma(p, f, splat(3.3333331174e-1f));
     Vec low = fma(parts.exponent, splat(-2.12194440e-4f), mul(mul(f, z), p));
     return fma(parts.exponent, splat(0.693359375f), add(f, fma(z, splat(-0.5f), low)));
+}
+
+// tanh x, within 2 ulp, NaN for NaN: an odd polynomial of degree 11 below 0.625, 1 - 2 / (e^2|x| + 1) from there on
+// (Cephes' tanhf, Moshier 1989).
+INLINE Vec tanh(Vec x) {
+    Vec magnitude = max(x, sub(zeros(), x)), z = mul(x, x);
+    Vec p = splat(-5.70498872745e-3f);
+    p = fma(p, z, splat(2.06390887954e-2f));
+    p = fma(p, z, splat(-5.37397155531e-2f));
+    p = fma(p, z, splat(1.33314422036e-1f));
+    p = fma(p, z, splat(-3.33332819422e-1f));
+    Vec small = fma(mul(p, z), x, x);
+    Vec one = splat(1.0f), large = sub(one, div(splat(2.0f), add(exp(add(magnitude, magnitude)), one)));
+    Vec signed_large = where_less(x, zeros(), sub(zeros(), large), large);
+    return where_less(splat(0.625f), magnitude, signed_large, small);
 }
 
 // x / (1 + e^-x); 0 where e^-x overflows `exp`.

@@ -61,7 +61,7 @@ void Attention<S>::attend_segment(const Tile& tile, int kv_head, int segment, co
                                   PartialAttention out) const {
     int num_queries = tile.num_rows * heads_.group_size();
     layout_.attend_segment(
-        {workspace.queries + ptrdiff_t{kv_head} * num_queries * heads_.head_dim, workspace.kv_lens, in.window, min_key_,
+        {workspace.queries + ptrdiff_t{kv_head} * num_queries * heads_.head_dim, workspace.kv_lens, in.rules, min_key_,
          num_queries, in.cache.keys + head_offset(kv_head), in.cache.values + head_offset(kv_head), slots,
          in.cache.slot_bytes(), segment * kSegmentKeys, segment_keys(tile, segment), heads_.head_dim, scale_, next},
         out, workspace.scratch);
@@ -71,6 +71,8 @@ template <typename S>
 void Attention<S>::write_output(const Tile& tile, int kv_head, PartialAttention state, const Inputs& in,
                                 Workspace& workspace) const {
     int group = heads_.group_size();
+    if (in.rules.sinks)
+        table_.add_sinks(state, in.rules.sinks + kv_head * group, group, tile.num_rows * group, heads_.head_dim);
     ptrdiff_t width = ptrdiff_t{group} * heads_.head_dim, row = ptrdiff_t{heads_.num_heads} * heads_.head_dim;
     S* out = in.out + tile.first_row * row + kv_head * width;
     if (tile.num_rows == 1) return table_.normalize(state, group, heads_.head_dim, out);
@@ -83,7 +85,7 @@ void Attention<S>::write_output(const Tile& tile, int kv_head, PartialAttention 
 template <typename S>
 void Attention<S>::run_tile(const Tile& tile, const Tile* next_tile, const Inputs& in, Workspace& workspace) const {
     int num_queries = tile.num_rows * heads_.group_size(), kv_heads = heads_.num_kv_heads;
-    int begin = first_segment(tile, in.window), end = num_segments(tile);
+    int begin = first_segment(tile, in.rules.window), end = num_segments(tile);
     gather_queries(tile, 0, kv_heads, in, workspace);
     auto state = [&](int head) {
         return partial_at(workspace.states + partial_bytes_ * static_cast<size_t>(head), num_queries);
@@ -93,7 +95,7 @@ void Attention<S>::run_tile(const Tile& tile, const Tile* next_tile, const Input
     in.plan.find_slots(tile, begin * kSegmentKeys, segment_keys(tile, begin), slots);
     for (int s = begin; s < end; ++s, std::swap(slots, next_slots)) {
         const Tile* follower = s + 1 < end ? &tile : next_tile;
-        int next_segment = s + 1 < end ? s + 1 : next_tile ? first_segment(*next_tile, in.window) : 0;
+        int next_segment = s + 1 < end ? s + 1 : next_tile ? first_segment(*next_tile, in.rules.window) : 0;
         int next_keys = follower ? segment_keys(*follower, next_segment) : 0;
         if (follower) in.plan.find_slots(*follower, next_segment * kSegmentKeys, next_keys, next_slots);
         for (int h = 0; h < kv_heads; ++h) {
@@ -116,7 +118,7 @@ void Attention<S>::run_split(const SplitTask& task, const SplitTask* next_task, 
     const std::vector<Tile>& tiles = in.plan.tiles();
     const Tile& tile = tiles[static_cast<size_t>(task.tile)];
     int num_queries = tile.num_rows * heads_.group_size(), kv_heads = heads_.num_kv_heads;
-    int begin = first_segment(tile, in.window), end = num_segments(tile);
+    int begin = first_segment(tile, in.rules.window), end = num_segments(tile);
     char* partials = align_to_line(partials_);
     auto partial = [&](int segment) {
         size_t index =
@@ -169,8 +171,8 @@ void Attention<S>::prefetch_first(const ThreadPool::Team& team, const AttentionP
 
 template <typename S>
 void Attention<S>::run(ThreadPool::Team& team, const AttentionPlan& plan, const S* q, ptrdiff_t q_stride,
-                       KVCacheLayer cache, int window, S* out) {
-    Inputs in{plan, q, q_stride, cache, window, out};
+                       KVCacheLayer cache, ScoreRules rules, S* out) {
+    Inputs in{plan, q, q_stride, cache, rules, out};
     Workspace& workspace = workspaces_[static_cast<size_t>(team.thread_index())];
     if (is_split_)
         return team.parallel_for(static_cast<int>(split_tasks_.size()), [&](int i) {

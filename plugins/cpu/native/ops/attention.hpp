@@ -33,7 +33,7 @@ class Attention {
 
     // One phase of a job. q: [rows][num_heads][head_dim], rows `q_stride` apart; out: [rows][num_heads * head_dim].
     void run(ThreadPool::Team& team, const AttentionPlan& plan, const S* q, ptrdiff_t q_stride, KVCacheLayer cache,
-             int window, S* out);
+             ScoreRules rules, S* out);
 
    private:
     using Workspace = AttentionWorkspace<S>;
@@ -45,7 +45,7 @@ class Attention {
         const S* q;
         ptrdiff_t q_stride;
         KVCacheLayer cache;
-        int window;
+        ScoreRules rules;
         S* out;
     };
 

@@ -200,7 +200,7 @@ void DecoderStack<S>::project_and_store_kv(Team& team, int index, const Batch& i
         table_.linear(layer.qkv, attention_in(), {range.begin + first, range.end + first, range.next},
                       {qkv_.data(), qkv_size, rows});
     });
-    if (!in.last) attention_.prefetch_first(team, *in.plan, layer.cache, layer.window);
+    if (!in.last) attention_.prefetch_first(team, *in.plan, layer.cache, layer.rules.window);
     // A task is one head of some rows: slots that share a page are written by one thread.
     int kv_heads = shape_.heads.num_kv_heads, num_queries = attends ? shape_.heads.group_size() : 0;
     team.parallel_for(kv_heads * ceil_div(rows, kRowsPerRopeTask), [&](int task) {
@@ -239,7 +239,7 @@ void DecoderStack<S>::run_fused_layer(Team& team, int index, const Batch& in) {
     int o_panels = layer.o.num_panels(), gate_panels = layer.gate_up.num_panels() / 2;
     int down_panels = layer.down.num_panels();
 
-    attention_.run(team, plan, qkv_.data(), qkv_size, layer.cache, layer.window, attention_out_.data());
+    attention_.run(team, plan, qkv_.data(), qkv_size, layer.cache, layer.rules, attention_out_.data());
     auto attention_out = lazy_quantized(team, {attention_out_.data(), q_size, rows}, layer.o);
     team.parallel_for_ranges(o_panels, [&](int begin, int end) {
         table_.linear_add(layer.o, attention_out(), panel_range(team, begin, end, o_panels, layer.gate_up, gate_panels),

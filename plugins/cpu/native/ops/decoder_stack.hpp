@@ -43,7 +43,7 @@ struct DecoderLayer {
     NormWeight<S> mlp_output_norm;
     Rotation rotation;
     KVCacheLayer cache;  // null pointers if another attention backend owns the cache
-    int window;
+    ScoreRules rules;
 };
 
 struct DecoderShape {

@@ -157,7 +157,7 @@ void DecoderStack<S>::run_unfused_layer(Team& team, int index, const Batch& in) 
     const DecoderLayer<S>& layer = layers_[static_cast<size_t>(index)];
     size_t following = static_cast<size_t>(index) + 1;
     project_qkv(team, index, index == 0, in, qkv_.data());
-    attention_.run(team, *in.plan, qkv_.data(), shape_.qkv_size(), layer.cache, layer.window, attention_out_.data());
+    attention_.run(team, *in.plan, qkv_.data(), shape_.qkv_size(), layer.cache, layer.rules, attention_out_.data());
     finish_layer(team, index, in, attention_out_.data(), following < layers_.size() ? &layers_[following] : nullptr);
 }
 

@@ -106,7 +106,10 @@ void check_decoder_stack(const Kernels& kernels, std::shared_ptr<ThreadPool> poo
     HeadShape heads{0, between(random, 1, 3), in_panels ? between(random, 1, 3) * kLanes : between(random, 1, 20) * 2};
     heads.num_heads = heads.num_kv_heads * between(random, 1, 4);
     int block_size = in_panels ? between(random, 1, 2) * layout.page_slots : between(random, 1, 20);
-    int window = between(random, 0, 1) * between(random, 1, 200), min_key = between(random, 0, 1);
+    int min_key = between(random, 0, 1);
+    std::vector<float> sinks = random_numbers<float>(random, static_cast<size_t>(heads.num_heads));
+    ScoreRules rules{between(random, 0, 1) * between(random, 1, 200), 0.25f * static_cast<float>(between(random, 0, 4)),
+                     between(random, 0, 1) ? sinks.data() : nullptr};
     Random same_random = random;
     Batch batch(random, block_size, rows_per_tile(heads)), other(same_random, block_size, between(random, 1, 9));
     Model<S> model(*pool, random, heads, true);
@@ -121,12 +124,12 @@ void check_decoder_stack(const Kernels& kernels, std::shared_ptr<ThreadPool> poo
     std::vector<S> tapped(x.size()), other_tapped(x.size()), last(x.size());
     std::vector<float> logits(model.kVocab), other_logits(static_cast<size_t>(rows) * model.kVocab);
 
-    DecoderStack<S> many = model.stack(kernels, layout, pool, cache.layer(), window, min_key);
+    DecoderStack<S> many = model.stack(kernels, layout, pool, cache.layer(), rules, min_key);
     many.forward(x.data(), batch.positions.data(), batch.slots.data(), batch.plan, segments, aux_rows,
                  {{1, tapped.data(), model.hidden}, {2, last.data(), model.hidden}});
     many.logits(x.data(), last_row.data(), 1, logits.data());
     DecoderStack<S> one =
-        model.stack(kernels, layout, std::make_shared<ThreadPool>(1), other_cache.layer(), window, min_key);
+        model.stack(kernels, layout, std::make_shared<ThreadPool>(1), other_cache.layer(), rules, min_key);
     one.forward(other_x.data(), other.positions.data(), other.slots.data(), other.plan, split_by_row<S>(segments),
                 aux_rows, {{1, other_tapped.data(), model.hidden}});
     one.logits(other_x.data(), nullptr, rows, other_logits.data());

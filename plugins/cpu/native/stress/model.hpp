@@ -49,10 +49,10 @@ struct Model {
     }
 
     DecoderStack<S> stack(const Kernels& kernels, const KVLayout<S>& layout, std::shared_ptr<ThreadPool> pool,
-                          KVCacheLayer cache, int window, int min_key) const {
+                          KVCacheLayer cache, ScoreRules rules, int min_key) const {
         DecoderLayer<S> layer{};
         layer.input_norm = layer.k_norm = layer.mlp_norm = {norm.data()};
-        if (window) layer.q_norm = {norm.data()};
+        if (rules.window) layer.q_norm = {norm.data()};
         if (has_aux) {
             layer.aux_norm = {norm.data()};
             layer.input_norm = {};
@@ -64,7 +64,7 @@ struct Model {
         layer.down = linears[3].linear();
         if (routing.count) layer.mixture = mixture();
         layer.cache = cache;
-        layer.window = window;
+        layer.rules = rules;
         DecoderShape shape{hidden, inter, heads, 1e-5f, 0.2f, 1e15f, min_key};
         shape.activation = activation;
         shape.routing = routing;

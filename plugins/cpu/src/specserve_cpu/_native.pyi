@@ -6,7 +6,7 @@ out of range raise ValueError, which says what was got and what is allowed.
 
 from array import array
 from collections.abc import Sequence
-from typing import TypedDict, overload, type_check_only
+from typing import TypeAlias, TypedDict, overload, type_check_only
 
 from torch import Tensor
 
@@ -49,6 +49,9 @@ class AttentionPlan:
 
     @property
     def num_rows(self) -> int: ...
+
+ScoreRules: TypeAlias = tuple[int, float, Tensor | None]
+"""Of a layer: how many keys a query sees, 0 for all; the cap of its scores, 0 for none; [heads] float32, the sinks."""
 
 @type_check_only
 class DtypeModule:
@@ -120,8 +123,8 @@ class DtypeModule:
     class PagedAttention:
         """cache: [layers, 2, slots, kv_heads, head_dim], read and written in place. layout: by_slot, or panels, which
         interleaves sixteen neighbouring slots; or by_slot-int8 or panels-int8, where the cache is int8 and a head has
-        four elements more, the bytes of its float32 scale. Keys of positions before `min_key` are hidden from every
-        query."""
+        four elements more, the bytes of its float32 scale. rules: of every layer of the cache. Keys of positions before
+        `min_key` are hidden from every query."""
 
         def __init__(
             self,
@@ -131,6 +134,7 @@ class DtypeModule:
             num_heads: int,
             scale: float,
             key_limit: float,
+            rules: Sequence[ScoreRules],
             min_key: int = 0,
         ) -> None: ...
         def forward(
@@ -141,12 +145,10 @@ class DtypeModule:
             v: Tensor,
             slots: Tensor,
             plan: AttentionPlan,
-            window: int,
             out: Tensor,
             /,
         ) -> None:
-            """Stores k, v: [T, kv_heads, head_dim] in slots: [T] int64, then attends. q, out: [T, heads, head_dim].
-            window: the number of keys that a query sees, 0 for all."""
+            """Stores k, v: [T, kv_heads, head_dim] in slots: [T] int64, then attends. q, out: [T, heads, head_dim]."""
 
         def move_slots(self, source: Sequence[int], target: Sequence[int]) -> None:
             """Moves tokens to other slots, in every layer, as if all were read before any is written."""
@@ -186,7 +188,6 @@ class DtypeModule:
             mlp_output_norm: Tensor | None,
             cos: Tensor | None,
             sin: Tensor | None,
-            window: int,
         ) -> None: ...
 
     class DecoderStack:

@@ -73,12 +73,12 @@ class CpuPagedAttention(AttentionBackend):
     def __init__(self, machine: _native.Machine, spec: AttentionSpec, cache: KVCache, dtype: torch.dtype) -> None:
         self.spec, self.cache, self.dtype = spec, cache, dtype
         self.native = native_module(dtype).PagedAttention(
-            machine, cache.data, spec.kv_layout.name, spec.num_heads, spec.scale, cache.key_limit, spec.first_key
-        )
+            machine, cache.data, spec.kv_layout.name, spec.num_heads, spec.scale, cache.key_limit,
+            [rules_of(spec, layer) for layer in range(len(spec.sliding_windows))], spec.first_key,
+        )  # fmt: skip
         if spec.kv_layout != BY_SLOT:
             cache.mover = self.move_slots
         self.rows_per_tile = self.native.rows_per_tile
-        self.windows = [window or 0 for window in spec.sliding_windows]
 
     @property
     def arithmetic(self) -> Arithmetic:
@@ -101,10 +101,7 @@ class CpuPagedAttention(AttentionBackend):
 
     def forward(self, layer: int, q: Tensor, k: Tensor, v: Tensor, plan: PagedPlan) -> Tensor:
         out = torch.empty(q.shape, dtype=q.dtype)
-        window = self.windows[layer]
-        self.native.forward(
-            layer, dlpack(q), dlpack(k), dlpack(v), dlpack(plan.slots), plan.native, window, dlpack(out)
-        )
+        self.native.forward(layer, dlpack(q), dlpack(k), dlpack(v), dlpack(plan.slots), plan.native, dlpack(out))
         return out
 
     def move_slots(self, data: Tensor, source: Sequence[int], target: Sequence[int]) -> None:
@@ -127,6 +124,8 @@ class PagedFactory:
         devices=("cpu",),
         dtypes=("float32", "bfloat16"),
         head_bytes={"cpu": 4},  # bfloat16 dot products take pairs
+        soft_caps=True,
+        sinks=True,
         draft_layers=True,
         kv_layouts=LAYOUTS[AUTO],
         graphs=("full", "piecewise"),
@@ -143,6 +142,11 @@ class PagedFactory:
     def build(self, spec: AttentionSpec, cache: KVCache, device: torch.device, dtype: torch.dtype) -> CpuPagedAttention:
         assert self.machine is not None, "the capabilities exclude this device or dtype"
         return CpuPagedAttention(self.machine, spec, cache, dtype)
+
+
+def rules_of(spec: AttentionSpec, layer: int) -> _native.ScoreRules:
+    sinks = spec.sinks_of(layer)
+    return spec.sliding_windows[layer] or 0, spec.soft_cap(layer) or 0.0, None if sinks is None else sinks.contiguous()
 
 
 def native_module(dtype: torch.dtype) -> type[_native.DtypeModule]:

@@ -34,6 +34,7 @@ FUSES = frozenset(
     {
         *("output norms", "float32 norms", "norms of all heads", "rotations by layer", "gelu_tanh"),
         *("residual multiplier", "logits divisor", "logit cap", "experts", "clamped_swiglu"),
+        *("score cap", "sinks"),
     }
 )
 """All that layers may have; where they differ from Llama's they take the way of batches with adapters."""
@@ -116,14 +117,13 @@ def fuse(machine: _native.Machine, model: DecoderModel, attention: AttentionBack
         return None
     module = native_module(model.dtype)
     own = attention if isinstance(attention, CpuPagedAttention) else None
-    windows = own.windows if own is not None else [0] * model.num_layers
     stack = module.DecoderStack(
         machine=machine,
         attention=None if own is None else own.native,
         heads=(model.num_heads, model.num_kv_heads, model.head_dim),
         layers=[
-            layer_weights(module, layer, rotary, window)
-            for layer, rotary, window in zip(model.layers, model.layer_rotaries, windows, strict=True)
+            layer_weights(module, layer, rotary)
+            for layer, rotary in zip(model.layers, model.layer_rotaries, strict=True)
         ],
         final_norm=model.final_norm,
         lm_head=native_linear(model.lm_head),
@@ -181,7 +181,7 @@ def routing_numbers(config: ExpertsConfig) -> _native.Routing:
 
 
 def layer_weights(
-    module: type[_native.DtypeModule], layer: DecoderLayer, rotary: RotaryTable | None, window: int
+    module: type[_native.DtypeModule], layer: DecoderLayer, rotary: RotaryTable | None
 ) -> _native.DtypeModule.LayerWeights:
     return module.LayerWeights(
         input_norm=layer.input_norm,
@@ -196,5 +196,4 @@ def layer_weights(
         mlp_output_norm=layer.mlp_output_norm,
         cos=None if rotary is None else rotary.cos,
         sin=None if rotary is None else rotary.sin,
-        window=window,
     )

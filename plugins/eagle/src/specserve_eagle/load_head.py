@@ -50,6 +50,8 @@ def load_head(path: Path, target: DecoderModel, lookahead: Lookahead) -> DraftMo
         head_dim=config.head_dim,
         scale=decoder.scale,
         sliding_windows=decoder.sliding_windows,
+        soft_caps=decoder.soft_caps,
+        sinks=decoder.sinks,
         reads_hidden=True,
         has_trees=lookahead.has_trees,
         max_draft_rows=lookahead.num_rows,

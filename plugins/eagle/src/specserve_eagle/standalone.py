@@ -36,6 +36,8 @@ def load_standalone(path: Path, config: EngineConfig, target: DecoderModel, look
         head_dim=model.head_dim,
         scale=model.scale,
         sliding_windows=model.sliding_windows,
+        soft_caps=model.soft_caps,
+        sinks=model.sinks,
         reads_hidden=False,
         has_trees=lookahead.has_trees,
         max_draft_rows=lookahead.num_rows,

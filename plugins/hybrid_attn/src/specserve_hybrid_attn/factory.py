@@ -48,6 +48,8 @@ def combined(prompt: AttentionCapabilities, generated: AttentionCapabilities) ->
         head_bytes={d: lcm(prompt.head_bytes.get(d, 1), generated.head_bytes.get(d, 1)) for d in devices},
         max_head_dim=least(prompt.max_head_dim, generated.max_head_dim),
         kv_layouts=intersection(prompt.kv_layouts, generated.kv_layouts),
+        soft_caps=prompt.soft_caps and generated.soft_caps,
+        sinks=prompt.sinks and generated.sinks,
         draft_layers=prompt.draft_layers and generated.draft_layers,
         graphs=generated.graphs,
         asked_for=tuple(dict.fromkeys(prompt.asked_for + generated.asked_for)),

@@ -71,6 +71,8 @@ class Shares:
     def tensor(self, name: str) -> TensorPart | None:
         """What this rank has of the checkpoint's tensor; None: nothing. The bias of a sum is the first rank's."""
         stem, _, kind = name.rpartition(".")
+        if kind == "sinks":
+            return TensorPart(self.queries)
         module = stem.rpartition(".")[2]
         if module in self.rows:
             return TensorPart(self.rows[module])

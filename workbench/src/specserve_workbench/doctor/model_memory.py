@@ -76,7 +76,6 @@ def cache_shape(case: Case) -> CacheShape:
 
     config, host, model = case.resolved(), case.host(), case.model_config()
     drafts = any(token.startswith("draft.") for token in host.features)
-    needs = needs_of(config, model.head_dim, drafts=drafts, trees="draft.tree" in host.features)
     spec = AttentionSpec(
         model.num_heads,
         model.num_kv_heads,
@@ -84,5 +83,8 @@ def cache_shape(case: Case) -> CacheShape:
         model.head_dim**-0.5,
         config.block_size,
         model.sliding_windows,
+        soft_caps=(model.multipliers.score_cap,) * model.num_layers,
+        sinks=(torch.empty(0) if model.sinks else None,) * model.num_layers,
     )
+    needs = needs_of(config, spec, drafts=drafts, trees="draft.tree" in host.features)
     return CacheShape.of(checked_choice(host, config, needs, spec).spec, getattr(torch, config.dtype))

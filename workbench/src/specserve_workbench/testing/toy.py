@@ -161,6 +161,8 @@ def _random(name: str, shape: tuple[int, ...], generator: torch.Generator) -> Te
         return scale * (1.0 + 0.2 * noise)
     if name.endswith("bias"):
         return 0.2 * noise
+    if name.endswith("sinks"):
+        return 2.0 * noise
     if "embed_tokens" in name:
         return noise
     return noise * (scale / math.sqrt(shape[1]))  # variance 1 in, variance about 1 out

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from specserve.errors import ModelError
+from specserve.models.families.gemma2 import Gemma2
 from specserve.models.families.gemma3 import Gemma3
 from specserve.models.families.granite import Granite
 from specserve.models.families.granitemoe import GraniteMoe
 from specserve.models.families.llama import Llama
+from specserve.models.families.ministral import Ministral, Ministral3
 from specserve.models.families.mistral import Mistral
 from specserve.models.families.mixtral import Mixtral
 from specserve.models.families.olmo2 import Olmo2
@@ -27,8 +29,8 @@ if TYPE_CHECKING:
     from specserve.models.family import ModelFamily
 
 BUILT_IN: tuple[ModelFamily, ...] = (
-    Llama(), Mistral(), Qwen2(), Qwen3(), Gemma3(), Granite(), Olmo2(), Olmo3(), Phi3(), SmolLM3(),
-    GraniteMoe(), Mixtral(), Olmoe(), Qwen3Moe(),
+    Llama(), Mistral(), Qwen2(), Qwen3(), Gemma2(), Gemma3(), Granite(), Ministral(), Ministral3(), Olmo2(), Olmo3(),
+    Phi3(), SmolLM3(), GraniteMoe(), Mixtral(), Olmoe(), Qwen3Moe(),
 )  # fmt: skip
 ARCHITECTURES = {architecture: family for family in BUILT_IN for architecture in family.architectures}
 

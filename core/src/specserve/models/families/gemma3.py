@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from specserve.model_files import RawJson
 
 CAP = "final_logit_softcapping"
+SCORE_CAP = "attn_logit_softcapping"
 BASES = {"full_attention": ("rope_theta", 1_000_000.0), "sliding_attention": ("rope_local_base_freq", 10_000.0)}
 
 
@@ -24,17 +25,22 @@ class Gemma3(ModelFamily):
 
     name = "gemma3_text"
     architectures = ("Gemma3ForCausalLM",)
+    within: tuple[str, ...] = ("Gemma3ForConditionalGeneration",)
     activation_key = "hidden_activation"
     activations = ("gelu_pytorch_tanh",)
-    reads = (
+    reads: tuple[str, ...] = (
         "hidden_activation",
         "query_pre_attn_scalar",
         CAP,
+        SCORE_CAP,
         "rope_local_base_freq",
         "sliding_window_pattern",
         "_sliding_window_pattern",
     )
     absent: Mapping[str, object] = {
+        "vocab_size": 262_208,
+        "max_position_embeddings": 131_072,
+        "num_attention_heads": 8,
         "num_key_value_heads": 4,
         "head_dim": 256,
         "query_pre_attn_scalar": 256,
@@ -61,6 +67,7 @@ class Gemma3(ModelFamily):
                 embedding=math.sqrt(positive(raw, "hidden_size")),
                 attention=1 / math.sqrt(positive(raw, "query_pre_attn_scalar")),
                 logit_cap=None if raw.get(CAP) is None else positive(raw, CAP),
+                score_cap=None if raw.get(SCORE_CAP) is None else positive(raw, SCORE_CAP),
             ),
         )
 

@@ -13,11 +13,15 @@ if TYPE_CHECKING:
     from specserve.model_files import RawJson
 
 
+CONDITIONAL = ("Mistral3ForConditionalGeneration",)
+
+
 class Mistral(ModelFamily):
     """All layers have the same window."""
 
     name = "mistral"
     architectures = ("MistralForCausalLM",)
+    within = CONDITIONAL
     absent: Mapping[str, object] = {"num_key_value_heads": 8}
 
     def sliding_windows(self, raw: RawJson, num_layers: int, where: str) -> tuple[int | None, ...]:

@@ -107,6 +107,8 @@ class PagedFactory:
         block_sizes=BLOCK_SIZES,
         devices=("cuda",),
         dtypes=("float32", "bfloat16", "float16"),
+        soft_caps=True,
+        sinks=True,
         draft_layers=True,
         made_for=("decode", "verify"),
         graphs=("full", "piecewise"),

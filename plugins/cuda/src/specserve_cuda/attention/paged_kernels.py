@@ -55,6 +55,15 @@ def key_slots(
     return tl.where(in_tree, path_slot, block * BLOCK_SIZE + number % BLOCK_SIZE)
 
 
+@triton.jit
+def scaled(product: tl.tensor, scale: tl.tensor, soft_cap: tl.tensor, HAS_CAP: tl.constexpr) -> tl.tensor:
+    """product * scale or, where scores are capped, soft_cap * tanh of that, within soft_cap * 2^-22."""
+    score = product * scale
+    if HAS_CAP:
+        score = soft_cap * (1.0 - 2.0 / (tl.exp(2.0 * score) + 1.0))
+    return score
+
+
 @triton.jit(do_not_specialize=["window"])
 def attend_kernel(
     q: tl.tensor,
@@ -69,6 +78,7 @@ def attend_kernel(
     partial_max: tl.tensor,
     partial_sum: tl.tensor,
     scale: tl.tensor,
+    soft_cap: tl.tensor,
     window: tl.tensor,
     KV_HEADS: tl.constexpr,
     GROUP_SIZE: tl.constexpr,
@@ -79,6 +89,7 @@ def attend_kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_D: tl.constexpr,
     FIRST_KEY: tl.constexpr,
+    HAS_CAP: tl.constexpr,
 ) -> None:
     """Work items for one key head: the attention state of a tile over the keys of one split. counts: how many items
     there are; where programs are fewer, each takes several.
@@ -115,7 +126,7 @@ def attend_kernel(
             k_ptrs, v_ptrs = key_cache + offset[None, :] + dims[:, None], value_cache + offset[:, None] + dims[None, :]
             k = tl.load(k_ptrs, mask=valid[None, :] & in_head[:, None], other=0.0)
             v = tl.load(v_ptrs, mask=valid[:, None] & in_head[None, :], other=0.0)
-            scores = tl.dot(queries, k, input_precision="ieee") * scale
+            scores = scaled(tl.dot(queries, k, input_precision="ieee"), scale, soft_cap, HAS_CAP)
             visible = (number[None, :] < lengths[:, None]) & (number[None, :] >= (lengths - window)[:, None])
             visible = visible & (number[None, :] >= FIRST_KEY)
             scores = tl.where(visible, scores, float("-inf"))
@@ -137,6 +148,7 @@ def merge_kernel(
     partial_max: tl.tensor,
     partial_sum: tl.tensor,
     tiles: tl.tensor,
+    sinks: tl.tensor,
     out: tl.tensor,
     KV_HEADS: tl.constexpr,
     GROUP_SIZE: tl.constexpr,
@@ -144,8 +156,10 @@ def merge_kernel(
     SPLIT_SIZE: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_D: tl.constexpr,
+    HAS_SINKS: tl.constexpr,
 ) -> None:
-    """One program per tile and key head: merges the states of its splits in order. out: [T, heads, HEAD_DIM]."""
+    """One program per tile and key head: merges the states of its splits in order, and adds the sink of each query head
+    to its sum. sinks: [heads] float32, in powers of 2. out: [T, heads, HEAD_DIM]."""
     head = tl.program_id(1)
     tile = tiles + tl.program_id(0).to(tl.int64) * TILE_FIELDS
     first_row, num_rows = tl.load(tile), tl.load(tile + 1).to(tl.int32)
@@ -166,6 +180,12 @@ def merge_kernel(
         acc = acc * rescale[:, None] + split_acc * split_rescale[:, None]
         row_max = new_max
     row, head_in_group = query // GROUP_SIZE, query % GROUP_SIZE
+    if HAS_SINKS:
+        sink = tl.load(sinks + head * GROUP_SIZE + head_in_group)
+        new_max = tl.maximum(row_max, sink)
+        rescale = tl.exp2(row_max - new_max)
+        row_sum = row_sum * rescale + tl.exp2(sink - new_max)
+        acc = acc * rescale[:, None]
     out_head = (first_row + row) * (KV_HEADS * GROUP_SIZE) + head * GROUP_SIZE + head_in_group
     offset = out_head[:, None] * HEAD_DIM + dims[None, :]
     result = (acc / row_sum[:, None]).to(out.dtype.element_ty)
@@ -186,9 +206,10 @@ class TritonPaged:
     """Launches the kernels over the cache of one model."""
 
     def __init__(self, spec: AttentionSpec, cache: KVCache, config: TileConfig) -> None:
-        self.cache, self.config = cache, config
+        self.spec, self.cache, self.config = spec, cache, config
         self.block_d = max(16, power_of_2(spec.head_dim))
-        self.num_kv_heads, self.scale = spec.num_kv_heads, spec.scale * LOG2_E
+        self.num_kv_heads = spec.num_kv_heads
+        self.sinks = [None if sinks is None else sinks * LOG2_E for sinks in spec.sinks]
         group_size = spec.num_heads // spec.num_kv_heads
         self.bytes_per_item = spec.num_kv_heads * config.block_m * (self.block_d + 2) * 4
         self.workspace = self.make_workspace(max(1, WORKSPACE_BYTES // self.bytes_per_item))
@@ -199,13 +220,15 @@ class TritonPaged:
             "GROUP_SIZE": group_size, "SPLIT_SIZE": config.split_size, "BLOCK_M": config.block_m,
             "BLOCK_D": self.block_d,
         }  # fmt: skip
-        self.attend_keys = Launch(
-            attend_kernel,
-            {**sizes, "BLOCK_SIZE": cache.block_size, "BLOCK_N": config.block_n, "FIRST_KEY": spec.first_key},
-            num_warps=config.num_warps,
-            num_stages=config.num_stages,
+        of_keys = {"BLOCK_SIZE": cache.block_size, "BLOCK_N": config.block_n, "FIRST_KEY": spec.first_key}
+        options = {"num_warps": config.num_warps, "num_stages": config.num_stages}
+        self.attend_keys, self.attend_capped = (
+            Launch(attend_kernel, {**sizes, **of_keys, "HAS_CAP": has_cap}, **options) for has_cap in (False, True)
         )
-        self.merge = Launch(merge_kernel, sizes, num_warps=config.num_warps)
+        self.merge, self.merge_with_sinks = (
+            Launch(merge_kernel, {**sizes, "HAS_SINKS": has_sinks}, num_warps=config.num_warps)
+            for has_sinks in (False, True)
+        )
 
     def make_workspace(self, items: int) -> Workspace:
         states, data = (items, self.num_kv_heads, self.config.block_m), self.cache.data
@@ -233,11 +256,17 @@ class TritonPaged:
         key_cache, value_cache = self.cache.slots[layer]
         out = torch.empty_like(q)
         _, *partial = self.workspace if plan.max_items <= self.workspace.items else self.larger(plan.max_items)
+        cap, sinks = self.spec.soft_cap(layer), self.sinks[layer] if self.sinks else None
+        attend, scale = self.attend_keys, self.spec.scale * LOG2_E
+        if cap is not None:
+            attend, scale = self.attend_capped, self.spec.scale / cap
+        merge = self.merge if sinks is None else self.merge_with_sinks
         for programs, tiles, counts, items in plan.launches:
-            self.attend_keys(
+            attend(
                 programs, self.num_kv_heads,
                 q, key_cache, value_cache, plan.block_ids, plan.paths, tiles, counts, items, *partial,
-                self.scale, NO_WINDOW if window is None else window,
+                scale, LOG2_E * (cap or 0.0), NO_WINDOW if window is None else window,
             )  # fmt: skip
-            self.merge(len(tiles), self.num_kv_heads, *partial, tiles, out)
+            # a kernel without sinks reads none
+            merge(len(tiles), self.num_kv_heads, *partial, tiles, partial[0] if sinks is None else sinks, out)
         return out

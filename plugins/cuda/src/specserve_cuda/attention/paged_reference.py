@@ -68,6 +68,8 @@ class TorchPaged:
         state = self.empty_state()
         for begin in range(0, tile.first_length + tile.num_rows - 1, self.config.split_size):
             state = merge_states(state, self.attend_split(work, begin, queries, plan))
+        if (sinks := self.spec.sinks_of(work.layer)) is not None:
+            state = merge_states(state, self.sink_state(sinks[heads]))
         result = (state.acc / state.row_sum)[:num_queries]
         out[rows, heads] = result.view(tile.num_rows, self.group_size, -1).to(q.dtype)
 
@@ -81,7 +83,10 @@ class TorchPaged:
             valid = number < end
             slots = self.key_slots(tile, number, valid, plan)
             k, v = (t[slots, work.head].float() for t in self.cache.slots[work.layer])
-            scores = (queries[:, None] * k).sum(-1) * (self.spec.scale * LOG2_E)
+            scores = (queries[:, None] * k).sum(-1) * self.spec.scale
+            if (cap := self.spec.soft_cap(work.layer)) is not None:
+                scores = cap * (1 - 2 / (torch.exp(2 * scores / cap) + 1))
+            scores *= LOG2_E
             visible = valid & (number < lengths) & (number >= self.spec.first_key)
             if work.window is not None:
                 visible &= number >= lengths - work.window
@@ -105,6 +110,11 @@ class TorchPaged:
         weighted = (rounded[:, None] * v.T).sum(-1)
         row_sum = state.row_sum * rescale + weights.sum(1, keepdim=True)
         return AttentionState(row_max, row_sum, state.acc * rescale + weighted)
+
+    def sink_state(self, sinks: Tensor) -> AttentionState:
+        """Of one key whose scores are the sinks of a key head's queries, and whose value is 0. sinks: [group size]."""
+        scores = sinks[torch.arange(self.config.block_m) % self.group_size, None] * LOG2_E
+        return AttentionState(scores, torch.ones_like(scores), torch.zeros(self.config.block_m, self.spec.head_dim))
 
     def empty_state(self) -> AttentionState:
         row_max = torch.full((self.config.block_m, 1), float("-inf"))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 import torch.nn.functional as F
 
+from specserve.api import ModelError
 from specserve.api.models import NO_BATCH, TorchKernels
 from specserve.models.loader import load_model
 
@@ -38,6 +39,12 @@ class Target:
     """A frozen model whose layers' outputs can be read."""
 
     def __init__(self, model: DecoderModel) -> None:
+        """Raises ModelError where the attention of training is not the model's."""
+        if any(each is not None for each in (*model.soft_caps, *model.sinks)):
+            raise ModelError(
+                f"heads are trained on plain attention only, and layers of family {model.config.family} cap scores or "
+                "have sinks. Train on another target, or use a draft model: --set eagle.model=DIR."
+            )
         self.model = model
         self.config = model.config
 
