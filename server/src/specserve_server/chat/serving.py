@@ -77,6 +77,9 @@ def prepare_choices(engine: EngineClient, body: ChatBody, id: str, adapter: str)
     )
     if calling.shows_special_tokens or (reasoning is not None and tokenizer.is_special(reasoning.end)):
         params = msgspec.structs.replace(params, skip_special_tokens=False)
+    if calling.stop_token_ids:
+        stops = (*params.stop_token_ids, *calling.stop_token_ids)
+        params = msgspec.structs.replace(params, stop_token_ids=stops)
     requests = make_requests(id, [(prompt, params)], body, adapter)
     with renamed_fields(CHAT_NAMES):
         check_requests(engine, requests, body)
