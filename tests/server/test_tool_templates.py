@@ -86,7 +86,8 @@ def test_of_a_template_that_writes_no_calls_its_instructions_tell(
     tmp_path: Path, template: str, name: str | None, lists_tools: bool
 ) -> None:
     form = FORMATS[name] if name else None
-    assert form_of(template_of(tmp_path, template)) == (form, "", lists_tools)
+    found = form_of(template_of(tmp_path, template))
+    assert (found.form, found.written, found.lists_tools) == (form, "", lists_tools)
 
 
 @pytest.mark.parametrize(

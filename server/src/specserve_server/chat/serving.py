@@ -15,7 +15,7 @@ from specserve_server.chat.tool_calling import tool_calling
 from specserve_server.generation.choices import make_choice
 from specserve_server.generation.engine_requests import check_requests, make_requests, truncate_prompt
 from specserve_server.generation.prepared_request import PreparedRequest, new_id, response_id
-from specserve_server.generation.reasoning import reasoning_after
+from specserve_server.generation.reasoning import has_special_tokens, reasoning_after
 from specserve_server.generation.sampling_params import requested_max_tokens, to_sampling_params
 from specserve_server.serving.respond import serve_generation
 from specserve_server.wire.renamed_fields import renamed_fields
@@ -75,7 +75,7 @@ def prepare_choices(engine: EngineClient, body: ChatBody, id: str, adapter: str)
         echo_logprobs=None,
         structure=structure,
     )
-    if calling.shows_special_tokens or (reasoning is not None and tokenizer.is_special(reasoning.end)):
+    if calling.shows_special_tokens or (reasoning is not None and has_special_tokens(tokenizer, reasoning)):
         params = msgspec.structs.replace(params, skip_special_tokens=False)
     if calling.stop_token_ids:
         stops = (*params.stop_token_ids, *calling.stop_token_ids)

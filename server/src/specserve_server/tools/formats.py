@@ -37,6 +37,7 @@ DESCRIBED: tuple[tuple[str, ToolForm], ...] = (
     (MISTRAL.trigger, MISTRAL),
     ("<function=", QWEN3_CODER),
     ("<|/tool_call|>", PHI4_MINI),
+    ("<|/tool|>", PHI4_MINI),
     (GRANITE.trigger, GRANITE),
     (OLMO3.trigger, OLMO3),
     (FUNCTION_GEMMA.trigger, FUNCTION_GEMMA),
@@ -63,6 +64,10 @@ class TemplateForm(NamedTuple):
     written: str = ""
     """A call in another way."""
     lists_tools: bool = True
+    writes_calls: bool = True
+    """Else earlier calls are written into messages as text."""
+    in_system: bool = False
+    """It takes tools in a system message."""
 
 
 KNOWN: WeakKeyDictionary[ModelTemplate, TemplateForm] = WeakKeyDictionary()
@@ -81,10 +86,14 @@ def form_of(template: ModelTemplate) -> TemplateForm:
         return TemplateForm(None, lists_tools=False)
     listed = rendered(template, [QUESTION])
     if listed is not None and OFFERED not in listed:
+        form, system = described_form(template.source), {"role": "system", "content": "", "tools": OFFERED}
+        if form is not None and OFFERED in (rendered(template, [system, QUESTION]) or ""):
+            return TemplateForm(form, writes_calls=False, in_system=True)
         return TemplateForm(None, lists_tools=False)
     written = written_call(template)
     if not written:
-        return TemplateForm(described_form(listed or "") or described_form(template.source))
+        form = described_form(listed or "") or described_form(template.source)
+        return TemplateForm(form, writes_calls=False)
     form = next((form for form in FORMATS.values() if form.is_in(written, CALLED)), None)
     return TemplateForm(form, "" if form else written)
 
