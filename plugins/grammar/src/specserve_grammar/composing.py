@@ -28,7 +28,17 @@ def only_grammar(text: str) -> dict[str, Any]:
 
 def behind_reasoning(body: str, reasoning: Reasoning, tokenizer: LLTokenizer) -> str:
     """The body from the end of the reasoning on; without reasoning where the model begins none."""
-    begin, end = (mark_of(text, tokenizer) for text in (reasoning.begin, reasoning.end))
-    start = f"start: {begin} thought BLANKS @body | @body" if reasoning.begin else "start: thought BLANKS @body"
-    rules = (start, text_up_to("thought", end), free_text([end]), r"BLANKS: /[ \n]{0,8}/")
-    return composed("\n".join(rules), body=body)
+    end = mark_of(reasoning.end, tokenizer)
+    behind = f"BLANKS {optional(reasoning.answer, tokenizer)}@body"
+    rules = [text_up_to("thought", end), free_text([end]), r"BLANKS: /[ \n]{0,8}/"]
+    if not reasoning.begin:
+        return composed("\n".join([f"start: thought {behind}", *rules]), body=body)
+    direct = f"{optional(reasoning.answer, tokenizer)}@body"
+    begins = " | ".join(f"{mark_of(begin, tokenizer)} thought" for begin in (reasoning.begin, *reasoning.others))
+    times = "+" if reasoning.others else ""
+    start = f"start: ({begins}){times} {behind} | {direct}"
+    return composed("\n".join([start, *rules]), body=body)
+
+
+def optional(mark: str, tokenizer: LLTokenizer) -> str:
+    return f"({mark_of(mark, tokenizer)})? " if mark else ""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
+    from specserve.types import Reasoning
     from specserve_server.chat.tool_calling import ToolCalling
     from specserve_server.engine_client import EngineClient
     from specserve_server.generation.choices import Choice
@@ -65,7 +66,7 @@ def prepare_choices(engine: EngineClient, body: ChatBody, id: str, adapter: str)
     reasoning = reasoning_after(engine.template, tokenizer, prompt, continued)
     structure = calling.structure
     if structure is not None:
-        structure = msgspec.structs.replace(structure, reasoning=reasoning)
+        structure = msgspec.structs.replace(structure, reasoning=before_structure(reasoning, calling))
     max_tokens = checked_max_tokens(body)
     params = to_sampling_params(
         body,
@@ -85,6 +86,13 @@ def prepare_choices(engine: EngineClient, body: ChatBody, id: str, adapter: str)
         check_requests(engine, requests, body)
     choices = [make_choice(i, one, tokenizer, reasoning=reasoning) for i, one in enumerate(requests)]
     return PreparedChoices(choices, calling)
+
+
+def before_structure(reasoning: Reasoning | None, calling: ToolCalling) -> Reasoning | None:
+    """What begins an answer does not stand in front of calls."""
+    if reasoning is None or calling.reading is None or not calling.reading.is_all:
+        return reasoning
+    return msgspec.structs.replace(reasoning, answer="")
 
 
 def checked_max_tokens(body: ChatBody) -> int | None:
