@@ -26,7 +26,8 @@ TEMPLATES = {
             ("gemma4", "<|tool_call>call:{{ c.function.name }}{ {{- '}' }}<tool_call|>"),
             (
                 "harmony",
-                "<|start|>assistant to=functions.{{ c.function.name }}{{ '<|channel' }}|>commentary json<|message|>{}<|call|>",
+                "<|start|>assistant to=functions.{{ c.function.name }}{{ '<|channel' }}|>commentary json<|message|>{}"
+                "<|call|>",
             ),
         )
     },

@@ -35,8 +35,20 @@ MARKS = (
 )
 FAMILY_MARKS = tuple(
     {mark for form in FORMATS.values() for mark in (*form.marks, form.trigger, form.end, form.begin("f")) if mark}
-    | {"<function=f>", "<parameter=a>", "</parameter>", "</function>", "f(", "a=", "')", "'", "call:f{", "a:", "functools["}
-    | {"True", "None", "\\u00e9", "\\x", "```", "print(", ' to=functions.f', "<|constrain|>json", "}}", "1.", '"""'}
+    | {
+        "<function=f>",
+        "<parameter=a>",
+        "</parameter>",
+        "</function>",
+        "f(",
+        "a=",
+        "')",
+        "'",
+        "call:f{",
+        "a:",
+        "functools[",
+    }
+    | {"True", "None", "\\u00e9", "\\x", "```", "print(", " to=functions.f", "<|constrain|>json", "}}", "1.", '"""'}
 )
 CUTS = st.lists(st.integers(0, 10**4), max_size=12)
 WORDS = st.lists(st.sampled_from(MARKS) | st.text(max_size=4), max_size=8).map("".join)
@@ -77,7 +89,12 @@ def test_any_text_is_read_alike_whole_and_in_pieces(form: str, text: str, cuts: 
 
 
 @settings(max_examples=300)
-@given(JSON_FORMS, st.lists(st.tuples(st.sampled_from(sorted(NAMES)), OBJECTS), min_size=1, max_size=3), CUTS, st.booleans())
+@given(
+    JSON_FORMS,
+    st.lists(st.tuples(st.sampled_from(sorted(NAMES)), OBJECTS), min_size=1, max_size=3),
+    CUTS,
+    st.booleans(),
+)
 def test_calls_come_out_as_they_were_written(
     form: str, calls: list[tuple[str, dict[str, object]]], cuts: list[int], escapes: bool
 ) -> None:

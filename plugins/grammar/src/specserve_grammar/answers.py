@@ -91,7 +91,9 @@ def parts_of(wanted: StructuredOutput, text: str, skips: bool, grammars: Grammar
     found = list(tagged_parts(text, [each for each in begins if each[0] and each[1].style == "json"]))
     styled = [(begin, structure) for begin, structure in begins if begin in text and structure.style != "json"]
     found += [Part(part_name(structure), "", None, STYLED) for _, structure in styled]
-    found += [Part(part_name(structure), "", None) for begin, structure in begins if not begin and structure.style == "json"]
+    found += [
+        Part(part_name(structure), "", None) for begin, structure in begins if not begin and structure.style == "json"
+    ]
     if not found and tag.answer is not None and tag.answer.kind == "json_schema":
         found = [Part(ANSWER, tag.answer.text, begin_of_value(text, 0))]
     yield from found

@@ -2,8 +2,8 @@
 
 The form is vLLM's and SGLang's: {"structures": [{"begin", "schema", "end"}, ...], "triggers": [...]}. More fields, with
 XGrammar's names: `at_least_one` (the text begins with a tag, and nothing else comes), `stop_after_first`, `separator`.
-And two of ours: with `answer` the text is tags, and nothing else, or an answer of another kind; `style` of a structure says
-how its value is written where that is not JSON.
+And two of ours: with `answer` the text is tags, and nothing else, or an answer of another kind; `style` of a structure
+says how its value is written where that is not JSON.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Objects that are not written as JSON: the arguments of calls in some families' forms, as rules in Lark.
 
-`python`: `key=value, ...` with JSON values. `qwen_xml`: `<parameter=key>`, the value and `</parameter>` on lines of their
-own, where a string is its bare text. `gemma:QUOTE`: `key:value,...` with QUOTE around texts. Parameters come in the order
-of the schema. What these rules do not enforce is refused.
+`python`: `key=value, ...` with JSON values. `qwen_xml`: `<parameter=key>`, the value and `</parameter>` on lines of
+their own, where a string is its bare text. `gemma:QUOTE`: `key:value,...` with QUOTE around texts. Parameters come in
+the order of the schema. What these rules do not enforce is refused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 STYLES = ("json", "python", "qwen_xml", "gemma:QUOTE")
 KEY = "/[A-Za-z_][A-Za-z0-9_-]{0,63}/"
-SILENT = frozenset({"title", "description", "default", "examples", "$schema", "$id", "$comment", "$defs", "definitions"})
+SILENT = frozenset(
+    {"title", "description", "default", "examples", "$schema", "$id", "$comment", "$defs", "definitions"}
+)
 OBJECT = SILENT | {"type", "properties", "required", "additionalProperties"}
 """Keywords of an object that are enforced, or forbid nothing that the rules allow."""
 STRING = SILENT | {"type", "minLength", "maxLength"}
@@ -77,7 +79,7 @@ def members(style: Style, name: str, schema: Mapping[str, Any], whole: Mapping[s
     given = schema.get("properties")
     properties: dict[str, Any] = given if isinstance(given, dict) else {}
     required = [each for each in schema.get("required", []) if isinstance(each, str)]
-    everything = {**dict.fromkeys(required, {}), **properties}
+    everything = {**properties, **{key: {} for key in required if key not in properties}}
     between = f"{json.dumps(separator)} " if separator else ""
     if not everything:
         if "properties" in schema and schema.get("additionalProperties") is False:
@@ -104,9 +106,7 @@ def ordered(name: str, pairs: Sequence[tuple[str, bool]], between: str) -> list[
     return [*lines, *(f'{name}_{where}_{len(pairs)}: ""' for where in ("first", "next"))]
 
 
-def member(
-    style: Style, name: str, key: str | None, schema: Any, whole: Mapping[str, Any]
-) -> tuple[str, list[str]]:
+def member(style: Style, name: str, key: str | None, schema: Any, whole: Mapping[str, Any]) -> tuple[str, list[str]]:
     """The rule of a key and its value. `key`: None for any."""
     part = resolved(style, schema, whole)
     written = KEY if key is None else json.dumps(key, ensure_ascii=False)
@@ -163,9 +163,7 @@ def gemma_value(style: Style, name: str, schema: dict[str, Any], whole: Mapping[
         parts = [{"type": each} for each in types]
     if not isinstance(parts, list):
         return f"{style.name}_value", []
-    found = [
-        gemma_value(style, f"{name}_{i}", resolved(style, part, whole), whole) for i, part in enumerate(parts)
-    ]
+    found = [gemma_value(style, f"{name}_{i}", resolved(style, part, whole), whole) for i, part in enumerate(parts)]
     return f"({' | '.join(value for value, _ in found)})", [line for _, lines in found for line in lines]
 
 
@@ -195,7 +193,7 @@ def alternatives(texts: Iterable[str]) -> str:
 
 
 def bounded_text(style: Style, schema: Mapping[str, Any]) -> str:
-    """"" for a text of any length; no character of one with a bound begins a mark."""
+    """ "" for a text of any length; no character of one with a bound begins a mark."""
     style.check(schema, STRING)
     least, most = schema.get("minLength", 0), schema.get("maxLength")
     if not least and most is None:

@@ -127,4 +127,3 @@ class HarmonyStream:
         self.is_new = False
         self.has_shown.add(field)
         self.found[field] += text
-

@@ -2,8 +2,8 @@
 
     <|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{...}<|call|>
 
-Source: OpenAI's description of the harmony response format (cookbook.openai.com/article/harmony). The recipient may stand
-in front of the channel, too; `specserve_server.generation.harmony` writes one header for all of them.
+Source: OpenAI's description of the harmony response format (cookbook.openai.com/article/harmony). The recipient may
+stand in front of the channel, too; `specserve_server.generation.harmony` writes one header for all of them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ class Harmony(ToolForm):
         return HarmonyCalls(names)
 
     def is_in(self, written: str, name: str) -> bool:
-        return bool(re.search(rf"to=functions\.{name}(<\|channel\|>commentary)? ?(<\|constrain\|>)?\w*<\|message\|>", written))
+        return bool(
+            re.search(rf"to=functions\.{name}(<\|channel\|>commentary)? ?(<\|constrain\|>)?\w*<\|message\|>", written)
+        )
 
 
 class HarmonyCalls(TriggeredStream):

@@ -92,9 +92,7 @@ class Qwen3CoderStream(ReadCalls):
                 yield from source.expect(">")
                 yield from self.read_parameter(name, key, shown + dumped(key) + ": ")
                 shown = ", "
-            elif (yield from source.ends(FUNCTION_END, PARAMETER)):
-                break
-            elif (yield from source.peek(len(END))) == END:
+            elif (yield from source.ends(FUNCTION_END, PARAMETER)) or (yield from source.peek(len(END))) == END:
                 break
             else:
                 raise NoCallError

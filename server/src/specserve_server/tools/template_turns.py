@@ -66,8 +66,8 @@ def with_tools_in_system(
 
 
 def single_calls(messages: Sequence[TemplateMessage]) -> Iterator[TemplateMessage]:
-    """gpt-oss' template shows the first call of a message only, a result as that of the call before it, and beside a call
-    either content or thoughts: so each call has a message of its own, with its result behind it."""
+    """gpt-oss' template shows the first call of a message only, a result as that of the call before it, and beside a
+    call either content or thoughts: so each call has a message of its own, with its result behind it."""
     at = 0
     while at < len(messages):
         message = messages[at]
