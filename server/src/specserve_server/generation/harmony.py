@@ -31,6 +31,7 @@ MAX_HEADER = 512
 BEGINNINGS = (START, CHANNEL, " to=", "to=", CONSTRAIN, MESSAGE)
 HEADER_ENDS = (MESSAGE, END, RETURN, CALL, "\n")
 FUNCTION = re.compile(r"\bto=(functions\.[^\s<]+)")
+BEGUN_HEADER = re.compile(r"(<\|(start|constrain)\|>|<\|channel\|>[a-z]*|assistant|json|to=[\w.-]*|\s)*")
 MAX_PIECE = 4096
 """Characters that are read at once, so that the time is linear in the text."""
 BETWEEN = "\n\n"
@@ -81,6 +82,9 @@ class HarmonyStream:
             return self.begin_message(head[: found.start])
         if found is None and len(head) < MAX_HEADER and not final:
             return False
+        if found is None and final and BEGUN_HEADER.fullmatch(head):  # cut off: nothing was said
+            self.held = ""
+            return self.begin("content", "")
         broken = head if found is None else head[: found.start]  # no header: it is content
         self.held = self.held[len(broken) :]
         return self.begin("content", broken)
