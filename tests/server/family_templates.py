@@ -1,4 +1,4 @@
-"""Chat templates in the forms of several families, each as short as what is tested of it allows, and their tokenizers."""
+"""Chat templates in the forms of several families, each as short as what is tested of it allows, with tokenizers."""
 
 from __future__ import annotations
 

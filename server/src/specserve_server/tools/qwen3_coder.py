@@ -84,7 +84,6 @@ class Qwen3CoderStream(ReadCalls):
         name = yield from source.run(NAME, MAX_NAME)
         yield from source.expect(">")
         self.begin_call(name)
-        self.show("")
         while True:
             yield from skip_blanks(self)
             if (yield from source.accept(PARAMETER)):

@@ -55,10 +55,10 @@ class ReadCalls(TriggeredStream):
             self.held, self.state = source.text[source.at :], self.blanks
             return True
         except NoCallError:
-            self.held, self.state = source.text[source.unshown :], self.text
             if not self.is_begun:
-                self.held = self.held[len(self.trigger) :]
+                self.held = source.text[len(self.trigger) :]
                 return self.no_call(parsed)
+            self.held, self.state = source.text[source.unshown :], self.text
             return True
         assert not final, "where the text has ended, a coroutine does not wait"
         return False
