@@ -15,15 +15,19 @@ if TYPE_CHECKING:
 
 def composed(lark: str, **parts: str) -> str:
     """`parts`: grammars as the library writes them, JSON or Lark."""
-    whole = [{"lark_grammar": "%llguidance {}\n" + lark}]
-    return json.dumps({"grammars": [*whole, *({**only_grammar(text), "name": name} for name, text in parts.items())]})
+    whole: list[dict[str, Any]] = [{"lark_grammar": "%llguidance {}\n" + lark}]
+    for name, text in parts.items():
+        first, *others = grammars_of(text)
+        whole += [{**first, "name": name}, *others]
+    return json.dumps({"grammars": whole})
 
 
-def only_grammar(text: str) -> dict[str, Any]:
+def grammars_of(text: str) -> list[dict[str, Any]]:
+    """The first is that of the whole text; it may name the others."""
     if not text.lstrip().startswith("{"):
-        return {"lark_grammar": text}
-    (grammar,) = json.loads(text)["grammars"]
-    return dict(grammar)
+        return [{"lark_grammar": text}]
+    found: list[dict[str, Any]] = json.loads(text)["grammars"]
+    return found
 
 
 def behind_reasoning(body: str, reasoning: Reasoning, tokenizer: LLTokenizer) -> str:
