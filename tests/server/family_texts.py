@@ -23,6 +23,7 @@ TEXTS: dict[str, tuple[str, str, str | None, list[tuple[str, str]]]] = {
     "phi4, functools": ("phi4-mini", f"functools[{ONE}]", "", [F]),
     "phi4, only a word": ("phi4-mini", "Use functools[0].", None, []),
     "hermes, a list": ("hermes", f"<tool_call>[{ONE}, {ONE}]</tool_call>", "", [F, F]),
+    "hermes, a bracket within": ("hermes", f"<tool_call>{ONE}]</tool_call>", "]</tool_call>", [F]),
     "hermes, a bracket behind": ("hermes", f"<tool_call>{ONE}</tool_call>]", "]", [F]),
     "qwen": (
         "qwen3-coder",
@@ -122,6 +123,7 @@ TEXTS: dict[str, tuple[str, str, str | None, list[tuple[str, str]]]] = {
     "gemma4, quoted keys": ("gemma4", '<|tool_call>call:f{<|"|>a<|"|>:1}<tool_call|>', "", [F]),
     "gemma4, cut off": ("gemma4", '<|tool_call>call:f{a:<|"|>xy<|"', "", [("f", '{"a": "xy')]),
     "gemma4, no call": ("gemma4", "<|tool_call>call:no{a:1}<tool_call|>", None, []),
+    "gemma4, a Python word": ("gemma4", "<|tool_call>call:f{a:None}<tool_call|>", "", [("f", '{"a": null}')]),
     "gemma4, none": ("gemma4", "<|tool_call>call:f{a:nul", "", [("f", '{"a": "nul"')]),
     "harmony": (
         "harmony",

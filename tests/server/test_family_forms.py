@@ -28,6 +28,7 @@ def test_calls_are_read_alike_however_the_text_is_cut(name: str) -> None:
         assert read(FORMATS[form], cut(text, rng.sample(range(len(text) + 1), 5))) == expected
 
 
+DEFINED = {"N": {"type": "integer"}, "S": {"type": "string"}}
 TYPED = (
     # schema of the parameter, text, value
     ({"type": "string"}, "5", "5"),
@@ -44,6 +45,7 @@ TYPED = (
     ({"enum": ["1", "2"]}, "1", "1"),
     ({"enum": [1, 2]}, "1", 1),
     ({"$ref": "#/$defs/N"}, "5", 5),
+    ({"$ref": "#/$defs/S"}, "5", "5"),
     ({"$ref": "#/$defs/missing"}, "5", 5),
     ({}, "[]", []),
     ({}, "a [b", "a [b"),
@@ -54,7 +56,7 @@ TYPED = (
 
 @pytest.mark.parametrize(("schema", "text", "value"), TYPED)
 def test_the_schema_tells_the_type_of_a_parameter_that_is_text(schema: Any, text: str, value: object) -> None:
-    tool = {"properties": {"b": {}} | ({} if schema is None else {"a": schema}), "$defs": {"N": {"type": "integer"}}}
+    tool = {"properties": {"b": {}} | ({} if schema is None else {"a": schema}), "$defs": DEFINED}
     reading = CallReading(form=FORMATS["qwen3-coder"], names={"f": tool})
     whole = f"<tool_call>\n<function=f>\n<parameter=a>\n{text}\n</parameter>\n</function>\n</tool_call>"
     for pieces in ([whole], [*whole, ""]):
