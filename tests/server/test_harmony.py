@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import family_templates
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from named_events import named_events
 from tool_texts import cut
 
-from specserve_server.generation.harmony import HarmonyStream
+from specserve_server.generation.harmony import HARMONY, HarmonyStream
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +45,7 @@ TEXTS = (
 )  # fmt: skip
 PARTS = (
     *("<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|call|>", "<|return|>", "<|constrain|>", "assistant"),
-    *("analysis", "final", "commentary", " to=functions.f", "json", "TEXT", "\n", " ", "<|", "é", '{"a": 1}'),
+    *("analysis", "final", "commentary", " to=functions.f", "json", " TEXT", "\n", " ", "<|", "é", '{"a": 1}'),
 )
 
 
@@ -74,18 +75,15 @@ def test_channels_are_reasoning_or_content_however_the_text_comes(
 def test_any_text_is_split_alike_and_loses_no_word(text: str, cuts: list[int]) -> None:
     reasoning, content, end = split([text])
     assert split(cut(text, cuts)) == split([*text, ""]) == (reasoning, content, end)
-    assert (reasoning + content).count("TEXT") == text.count("TEXT") - in_headers(text)
+    kept = (reasoning + content).count("TEXT")
+    assert text.count("TEXT") - in_headers(text) <= kept <= text.count("TEXT")
 
 
 def in_headers(text: str) -> int:
-    """How often it stands where a channel or a recipient does, in front of the mark of a message."""
-    count = 0
-    for part in text.split("<|message|>")[:-1]:
-        ends = [part.rfind(mark) + len(mark) for mark in ("<|end|>", "<|call|>", "<|return|>", "\n") if mark in part]
-        head = part[max(ends, default=0) :]
-        marks = [at for mark in ("<|start|>", "<|channel|>") if (at := head.find(mark)) >= 0]
-        count += head[min(marks) :].count("TEXT") if marks else 0
-    return count
+    """How often it stands in front of the mark of a message, where it may be a part of the header."""
+    *segments, _ = re.split(r"(<\|message\|>|<\|end\|>|<\|call\|>|<\|return\|>|\n)", text)
+    pairs = zip(segments[::2], segments[1::2], strict=True)
+    return sum(segment.count("TEXT") for segment, mark in pairs if mark == "<|message|>")
 
 
 @pytest.fixture(scope="module")
@@ -183,3 +181,25 @@ async def test_earlier_calls_have_a_message_each_with_thoughts_and_their_result(
         f"<|start|>user<|message|>q<|end|><|start|>assistant{ANALYSIS}hm\n\nWait.<|end|>"
         f'{call}{{"a": 1}}<|call|>{result}one<|end|>{call}{{"a": 2}}<|call|>{result}two<|end|><|start|>assistant'
     )
+
+
+@pytest.mark.parametrize(
+    ("fields", "answer"),
+    [
+        ({"response_format": {"type": "json_object"}}, HARMONY.answer),
+        ({"tools": [TOOL], "tool_choice": "required"}, ""),
+    ],
+    ids=["a form", "a required call"],
+)
+async def test_a_form_holds_behind_the_thoughts_of_all_channels(
+    connect: Any, gpt_oss: HfTokenizer, fields: dict[str, Any], answer: str
+) -> None:
+    engine = FakeEngine(gpt_oss, text=f"{FINAL}{{}}", max_model_len=4096)
+    engine.output_kinds = frozenset({"json_object", "structural_tag"})
+    client = await connect(engine)
+    await post(client, CHAT, {"messages": [USER], **fields})
+    structure = engine.submitted[-1].params.structured_output
+    assert structure is not None
+    assert structure.reasoning is not None
+    assert (structure.reasoning.begin, structure.reasoning.others) == (ANALYSIS, (PREAMBLE,))
+    assert structure.reasoning.answer == answer
