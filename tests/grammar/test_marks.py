@@ -51,6 +51,23 @@ def test_special_tokens_within_a_tag_are_such_tokens(toy_model):
         assert (matcher.try_consume_tokens(tokens) == len(tokens)) == is_allowed
 
 
+def test_a_trigger_may_have_special_tokens_and_text(toy_model):
+    """As gpt-oss' header of a call has."""
+    begin = "<|user|>call f<|user|>"
+    tag = {"triggers": ["<|user|>call "], "structures": [{"begin": begin, "schema": {"type": "boolean"}, "end": ""}]}
+    tokenizer = load_tokenizer(toy_model, TOY_VOCAB, (EOS_ID,))
+    matcher = Grammars(tokenizer, GrammarOptions()).matcher(wanted("structural_tag", tag))
+    (special,) = tokenizer.tokenize_str("<|user|>", parse_special=True)
+    call = tokenizer.tokenize_str("call f")
+    for tokens, is_allowed in (
+        ([*tokenizer.tokenize_str("text "), special, *call, special, *tokenizer.tokenize_str("true")], True),
+        ([special, *call, special, *tokenizer.tokenize_str("7")], False),
+        ([special, *tokenizer.tokenize_str("text")], False),
+    ):
+        matcher.reset()
+        assert (matcher.try_consume_tokens(tokens) == len(tokens)) == is_allowed
+
+
 TAGS = {
     "triggers": ["<", "[CALL]"],
     "structures": [

@@ -19,7 +19,7 @@ from specserve_server.app.application import make_app
 from specserve_server.bodies.requests import ChatBody
 from specserve_server.config import ServerConfig
 from specserve_server.generation.structured_output import structured_output
-from specserve_server.tools.formats import HERMES
+from specserve_server.tools.formats import FORMATS, HERMES
 from specserve_server.tools.structure import call_structure, offered_tools
 from specserve_server.wire.decode_body import decode_body
 from specserve_workbench.testing.requests import TOY_VOCAB
@@ -77,7 +77,7 @@ async def ask(sdk: openai.AsyncOpenAI, **fields: Any) -> Any:
     return await sdk.chat.completions.create(**body)
 
 
-@pytest.mark.parametrize("form", ["hermes", "mistral", "mistral-v11", "llama3"])
+@pytest.mark.parametrize("form", FORMATS)
 async def test_required_and_named_tools_are_called_with_valid_arguments(form, connect):
     sdk = await connect(form)
     for choice, seed in (("required", 1), ("required", 2), (NAMED, 3)):
@@ -90,7 +90,7 @@ async def test_required_and_named_tools_are_called_with_valid_arguments(form, co
         assert choice == "required" or call.function.name == "count"
 
 
-@pytest.mark.parametrize("form", ["hermes", "mistral", "mistral-v11", "llama3"])
+@pytest.mark.parametrize("form", FORMATS)
 async def test_a_stream_of_calls_is_the_whole(form, connect):
     sdk = await connect(form)
     fields = {"tool_choice": "required", "temperature": 1.0, "seed": 7, "parallel_tool_calls": False}

@@ -43,7 +43,7 @@ async def ask(client: Any, path: str = "/v1/chat/completions", **fields: Any) ->
 @pytest.mark.parametrize("name", FORMATS)
 async def test_tools_are_described_and_calls_read_in_the_borrowed_form(connect: Any, tmp_path: Path, name: str) -> None:
     engine, form = engine_of(tmp_path, PLAIN), FORMATS[name]
-    written = f'{form.begin("f")}{{"a": 1}}{form.end}'
+    written = form.written("f", {"a": 1})
     engine.text = f"{written}!"
     client = await connect(engine, tool_form=name)
     (choice,) = (await ask(client))["choices"]

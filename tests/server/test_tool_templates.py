@@ -30,7 +30,14 @@ WRITTEN: tuple[tuple[str, str | None], ...] = (
     ("<|call_begin|>{{ c.id }}<|call_argument_begin|>%a<|call_end|>", None),
     ('<|python_tag|>{"name": "%n", "parameters": %a}', "llama3"),
     ('{"name": "%n", "parameters": %a}', "llama3"),
-    ("<tool_call>\n<function=%n>\n</function>\n</tool_call>", None),
+    ("<tool_call>\n<function=%n>\n</function>\n</tool_call>", "qwen3-coder"),
+    ("<|tool_call|>[{{ c.function | tojson }}]", "granite"),
+    ("<|tool_call|>{{ c.function | tojson }}<|/tool_call|>", "phi4-mini"),
+    ("<function_calls>%n(a=1)</function_calls>", "olmo3"),
+    ("<start_function_call>call:%n{a:1}<end_function_call>", "functiongemma"),
+    ("<|tool_call>call:%n{a:1}<tool_call|>", "gemma4"),
+    ("<|start|>assistant to=functions.%n<|channel|>commentary json<|message|>%a<|call|>", "harmony"),
+    ("<tool_call>[{{ c.function | tojson }}]</tool_call>", "hermes"),
     ("{# [TOOL_CALLS] #}<|call|>%n %a", None),
     ('{# [TOOL_CALLS] #}<tool_call>{"name": "%n", "arguments": %a}</tool_call>', "hermes"),
     ("{% if c.function.arguments is not string %}{{ raise_exception('text') }}{% endif %}[TOOL_CALLS]%n[ARGS]{{ "
@@ -66,6 +73,10 @@ DESCRIBED = (
     ("[TOOL_CALLS]" + LISTED, "mistral", True),
     ("[TOOL_CALLS]name[ARGS]" + LISTED, "mistral-v11", True),
     ("<|python_tag|>" + LISTED, "llama3", True),
+    ("<tool_call><function=" + LISTED, "qwen3-coder", True),
+    ("<|tool_call|>" + LISTED, "granite", True),
+    ("<|tool_call|><|/tool_call|>" + LISTED, "phi4-mini", True),
+    ("<function_calls>" + LISTED, "olmo3", True),
     (LISTED, None, True),
 )
 
@@ -75,7 +86,8 @@ def test_of_a_template_that_writes_no_calls_its_instructions_tell(
     tmp_path: Path, template: str, name: str | None, lists_tools: bool
 ) -> None:
     form = FORMATS[name] if name else None
-    assert form_of(template_of(tmp_path, template)) == (form, "", lists_tools)
+    found = form_of(template_of(tmp_path, template))
+    assert (found.form, found.written, found.lists_tools) == (form, "", lists_tools)
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,10 @@ class Reasoning(msgspec.Struct, frozen=True):
 
     begin: str
     end: str
+    others: tuple[str, ...] = ()
+    """That begin free text, too; with any, there may be several such texts."""
+    answer: str = ""
+    """May stand in front of the text with a form."""
 
 
 class StructuredOutput(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,7 +16,10 @@ ACCESS_LOGS = ("none", "text", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
 MAX_HTTP_PROCESSES = 64
-TOOL_FORMS = ("hermes", "mistral", "mistral-v11", "llama3")
+TOOL_FORMS = (
+    *("hermes", "mistral", "mistral-v11", "llama3", "granite", "phi4-mini", "qwen3-coder", "olmo3", "tool-code"),
+    *("functiongemma", "gemma4", "harmony"),
+)
 
 
 class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

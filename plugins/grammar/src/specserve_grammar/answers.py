@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from specserve.api import AnswerCheck
 from specserve_grammar.errors import ValidationError
-from specserve_grammar.structural_tags import ANSWER, MARKS, part_name, read_tag
+from specserve_grammar.marks import MARKS
+from specserve_grammar.structural_tags import ANSWER, part_name, read_tag
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 DECODER = json.JSONDecoder(parse_int=str, parse_float=str)
 """It finds where a value ends; texts for numbers, since Python reads no integer of more than 4300 digits."""
 CUT_OFF = "the text ends before the value does"
+STYLED = "this model does not write the arguments of calls as JSON"
 HIDDEN = "it begins with special tokens, which do not show in the text; send skip_special_tokens: false"
 
 
@@ -34,6 +36,8 @@ class Part(NamedTuple):
     schema: str
     begin: int | None
     """Where it begins in the text; None where that does not show."""
+    hidden: str = HIDDEN
+    """Why it does not."""
 
 
 def answer_check(grammars: Grammars, params: SamplingParams, text: str) -> AnswerCheck | None:
@@ -65,7 +69,7 @@ def of_part(name: str, text: str) -> str:
 def errors_of(part: Part, text: str, validator: Validator) -> list[str]:
     """Raises ValidationError."""
     if part.begin is None:
-        raise ValidationError(HIDDEN)
+        raise ValidationError(part.hidden)
     try:
         _, end = DECODER.raw_decode(text, part.begin)
     except ValueError:
@@ -84,8 +88,12 @@ def parts_of(wanted: StructuredOutput, text: str, skips: bool, grammars: Grammar
     begins = [
         (shown(structure.begin, grammars) if skips else structure.begin, structure) for structure in tag.structures
     ]
-    found = list(tagged_parts(text, [each for each in begins if each[0]]))
-    found += [Part(part_name(structure), "", None) for begin, structure in begins if not begin]
+    found = list(tagged_parts(text, [each for each in begins if each[0] and each[1].style == "json"]))
+    styled = [(begin, structure) for begin, structure in begins if begin in text and structure.style != "json"]
+    found += [Part(part_name(structure), "", None, STYLED) for _, structure in styled]
+    found += [
+        Part(part_name(structure), "", None) for begin, structure in begins if not begin and structure.style == "json"
+    ]
     if not found and tag.answer is not None and tag.answer.kind == "json_schema":
         found = [Part(ANSWER, tag.answer.text, begin_of_value(text, 0))]
     yield from found

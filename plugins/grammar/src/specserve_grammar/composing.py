@@ -15,20 +15,34 @@ if TYPE_CHECKING:
 
 def composed(lark: str, **parts: str) -> str:
     """`parts`: grammars as the library writes them, JSON or Lark."""
-    whole = [{"lark_grammar": "%llguidance {}\n" + lark}]
-    return json.dumps({"grammars": [*whole, *({**only_grammar(text), "name": name} for name, text in parts.items())]})
+    whole: list[dict[str, Any]] = [{"lark_grammar": "%llguidance {}\n" + lark}]
+    for name, text in parts.items():
+        first, *others = grammars_of(text)
+        whole += [{**first, "name": name}, *others]
+    return json.dumps({"grammars": whole})
 
 
-def only_grammar(text: str) -> dict[str, Any]:
+def grammars_of(text: str) -> list[dict[str, Any]]:
+    """The first is that of the whole text; it may name the others."""
     if not text.lstrip().startswith("{"):
-        return {"lark_grammar": text}
-    (grammar,) = json.loads(text)["grammars"]
-    return dict(grammar)
+        return [{"lark_grammar": text}]
+    found: list[dict[str, Any]] = json.loads(text)["grammars"]
+    return found
 
 
 def behind_reasoning(body: str, reasoning: Reasoning, tokenizer: LLTokenizer) -> str:
     """The body from the end of the reasoning on; without reasoning where the model begins none."""
-    begin, end = (mark_of(text, tokenizer) for text in (reasoning.begin, reasoning.end))
-    start = f"start: {begin} thought BLANKS @body | @body" if reasoning.begin else "start: thought BLANKS @body"
-    rules = (start, text_up_to("thought", end), free_text([end]), r"BLANKS: /[ \n]{0,8}/")
-    return composed("\n".join(rules), body=body)
+    end = mark_of(reasoning.end, tokenizer)
+    behind = f"BLANKS {optional(reasoning.answer, tokenizer)}@body"
+    rules = [text_up_to("thought", end), free_text([end]), r"BLANKS: /[ \n]{0,8}/"]
+    if not reasoning.begin:
+        return composed("\n".join([f"start: thought {behind}", *rules]), body=body)
+    direct = f"{optional(reasoning.answer, tokenizer)}@body"
+    begins = " | ".join(f"{mark_of(begin, tokenizer)} thought" for begin in (reasoning.begin, *reasoning.others))
+    times = "+" if reasoning.others else ""
+    start = f"start: ({begins}){times} {behind} | {direct}"
+    return composed("\n".join([start, *rules]), body=body)
+
+
+def optional(mark: str, tokenizer: LLTokenizer) -> str:
+    return f"({mark_of(mark, tokenizer)})? " if mark else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,12 +12,24 @@ if TYPE_CHECKING:
     from llguidance import LLTokenizer
 
 
+MARKS = re.compile(r"(<[^<>\s]+>|\[[A-Z_/]+\])")
+"""What looks like a special token."""
+
+
 def mark_of(text: str, tokenizer: LLTokenizer) -> str:
-    """A special token by its number, since text never spells one; else a literal."""
+    """A special token by its number, since text never spells one; else a literal. A text that has special tokens and
+    other parts is a sequence of these."""
+    numbers = [special_token(part, tokenizer) for part in (text, *MARKS.split(text))]
+    if numbers[0] is not None:
+        return f"<[{numbers[0]}]>"
+    if not any(number is not None for number in numbers[1:]):
+        return json.dumps(text, ensure_ascii=False)
+    return " ".join(mark_of(part, tokenizer) for part in MARKS.split(text) if part)
+
+
+def special_token(text: str, tokenizer: LLTokenizer) -> int | None:
     ids = tokenizer.tokenize_str(text, parse_special=True)
-    if len(ids) == 1 and tokenizer.is_special_token(ids[0]):
-        return f"<[{ids[0]}]>"
-    return json.dumps(text, ensure_ascii=False)
+    return ids[0] if len(ids) == 1 and tokenizer.is_special_token(ids[0]) else None
 
 
 def text_up_to(name: str, mark: str) -> str:

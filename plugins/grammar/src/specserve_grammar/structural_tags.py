@@ -2,7 +2,8 @@
 
 The form is vLLM's and SGLang's: {"structures": [{"begin", "schema", "end"}, ...], "triggers": [...]}. More fields, with
 XGrammar's names: `at_least_one` (the text begins with a tag, and nothing else comes), `stop_after_first`, `separator`.
-And one of ours: with `answer` the text is tags, and nothing else, or an answer of another kind.
+And two of ours: with `answer` the text is tags, and nothing else, or an answer of another kind; `style` of a structure
+says how its value is written where that is not JSON.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import msgspec
 from specserve.api.files import find_wrong_value
 from specserve_grammar.errors import refuse
 from specserve_grammar.json_schema import parse_schema
-from specserve_grammar.marks import free_text, mark_of, text_up_to
+from specserve_grammar.marks import MARKS, free_text, mark_of, text_up_to
+from specserve_grammar.styles import Style, argument_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,17 +29,19 @@ if TYPE_CHECKING:
     from specserve_grammar.options import GrammarOptions
 
 MAX_TAGS = 256
-CALL = re.compile(r'\{"name": "(?P<json>[^"]*)"|\[TOOL_CALLS\](?P<mark>[^\[\]{]+)\[ARGS\]')
+CALL = re.compile(
+    r'\{"name": "(?P<json>[^"]*)"|\[TOOL_CALLS\](?P<mark>[^\[\]{]+)\[ARGS\]'
+    r"|(?:<function=|call:|to=functions\.|<function_calls>|```tool_code\n)(?P<other>[\w.-]+)"
+)
 """How calls begin in the forms of `specserve_server.tools`; the name is the tool's."""
 ANSWER = "the answer"
-MARKS = re.compile(r"(<[^<>\s]+>|\[[A-Z_/]+\])")
-"""What looks like a special token."""
 
 
 class Structure(msgspec.Struct, frozen=True):
     begin: str
     schema: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     end: str = ""
+    style: str = "json"
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -69,7 +73,12 @@ def tag_rules(
             refuse(wanted.param, f"begin {structure.begin[:80]!r} starts with none of the triggers {tag.triggers}")
         mark = mark_of(trigger, tokenizer)
         schema = parse_schema(bytes(structure.schema).decode() or "{}", wanted.param, options)
-        rest = [*with_marks(structure.begin[len(trigger) :], tokenizer), f"%json {with_settings(schema, settings)}"]
+        value = f"%json {with_settings(schema, settings)}"
+        if structure.style != "json":
+            style = Style(structure.style, f"value_{i}", settings, tokenizer, wanted.param)
+            value = style.name
+            lines += argument_rules(style, schema)
+        rest = [*with_marks(structure.begin[len(trigger) :], tokenizer), value]
         body = " ".join([*rest, *with_marks(structure.end, tokenizer)])
         lines.append(f"tag_{i}: {mark} {body}")
         marks.append(mark)
@@ -118,7 +127,8 @@ def part_name(structure: Structure) -> str:
     """The tool's where it begins a call."""
     found = CALL.search(structure.begin)
     if found:
-        return f'tool "{found["json"] or found["mark"]}"'
+        name = next(filter(None, found.groups()), "")
+        return f'tool "{name}"'
     return f"the part that begins with {structure.begin[:80]!r}"
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 from specserve.errors import RequestError
 from specserve_checks.type_words import shown
 from specserve_server.tools.arguments import decode_arguments
+from specserve_server.tools.template_turns import THOUGHTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +45,7 @@ def template_message(message: Message, where: str) -> dict[str, object]:
         ]
     reasoning = message.reasoning_content if message.reasoning is None else message.reasoning
     if reasoning is not None:
-        found["reasoning"] = found["reasoning_content"] = reasoning
+        found |= dict.fromkeys(THOUGHTS, reasoning)
     return found
 
 

@@ -8,8 +8,8 @@ from specserve.errors import RequestError
 from specserve_server.chat.continued_message import check_continued, cut_at_mark, new_mark
 from specserve_server.chat.messages import check_roles, template_messages
 from specserve_server.chat.template_variables import TemplateBody, template_variables
-from specserve_server.tools.borrowing import BORROWED, without_tools
 from specserve_server.tools.schemas import decode_schema
+from specserve_server.tools.template_turns import template_turns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,11 +47,10 @@ def encode_chat(engine: EngineClient, body: MessagesBody, tools: Sequence[Tool])
     messages = template_messages(body.messages)
     messages[-1]["content"] = f"{messages[-1]['content']}{mark}"
     described = [template_tool(tool, f"tools[{i}]") for i, tool in enumerate(tools)]
-    if (form := BORROWED.get(template)) is not None:
-        messages, described = without_tools(template, form, messages, described), []
+    turns = template_turns(template, messages, described)
     rendered = template.render(
-        messages,
-        tools=described,
+        turns.messages,
+        tools=turns.tools,
         add_generation_prompt=body.add_generation_prompt is not False and not mark,
         variables=template_variables(template, body),
     )

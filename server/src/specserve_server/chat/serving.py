@@ -15,7 +15,7 @@ from specserve_server.chat.tool_calling import tool_calling
 from specserve_server.generation.choices import make_choice
 from specserve_server.generation.engine_requests import check_requests, make_requests, truncate_prompt
 from specserve_server.generation.prepared_request import PreparedRequest, new_id, response_id
-from specserve_server.generation.reasoning import reasoning_after
+from specserve_server.generation.reasoning import has_special_tokens, reasoning_after
 from specserve_server.generation.sampling_params import requested_max_tokens, to_sampling_params
 from specserve_server.serving.respond import serve_generation
 from specserve_server.wire.renamed_fields import renamed_fields
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
+    from specserve.types import Reasoning
     from specserve_server.chat.tool_calling import ToolCalling
     from specserve_server.engine_client import EngineClient
     from specserve_server.generation.choices import Choice
@@ -65,7 +66,7 @@ def prepare_choices(engine: EngineClient, body: ChatBody, id: str, adapter: str)
     reasoning = reasoning_after(engine.template, tokenizer, prompt, continued)
     structure = calling.structure
     if structure is not None:
-        structure = msgspec.structs.replace(structure, reasoning=reasoning)
+        structure = msgspec.structs.replace(structure, reasoning=before_structure(reasoning, calling))
     max_tokens = checked_max_tokens(body)
     params = to_sampling_params(
         body,
@@ -75,13 +76,23 @@ def prepare_choices(engine: EngineClient, body: ChatBody, id: str, adapter: str)
         echo_logprobs=None,
         structure=structure,
     )
-    if calling.shows_special_tokens or (reasoning is not None and tokenizer.is_special(reasoning.end)):
+    if calling.shows_special_tokens or (reasoning is not None and has_special_tokens(tokenizer, reasoning)):
         params = msgspec.structs.replace(params, skip_special_tokens=False)
+    if calling.stop_token_ids:
+        stops = (*params.stop_token_ids, *calling.stop_token_ids)
+        params = msgspec.structs.replace(params, stop_token_ids=stops)
     requests = make_requests(id, [(prompt, params)], body, adapter)
     with renamed_fields(CHAT_NAMES):
         check_requests(engine, requests, body)
     choices = [make_choice(i, one, tokenizer, reasoning=reasoning) for i, one in enumerate(requests)]
     return PreparedChoices(choices, calling)
+
+
+def before_structure(reasoning: Reasoning | None, calling: ToolCalling) -> Reasoning | None:
+    """What begins an answer does not stand in front of calls."""
+    if reasoning is None or calling.reading is None or not calling.reading.is_all:
+        return reasoning
+    return msgspec.structs.replace(reasoning, answer="")
 
 
 def checked_max_tokens(body: ChatBody) -> int | None:

@@ -13,6 +13,7 @@ from specserve_server.generation.structured_output import structured_output
 from specserve_server.tools.borrowing import BORROWED
 from specserve_server.tools.formats import FORMATS, template_form
 from specserve_server.tools.reading import CallReading
+from specserve_server.tools.schemas import decode_schema
 from specserve_server.tools.structure import call_structure, must_call, offered_tools
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ class ToolCalling:
     is_named: bool = False
     shows_special_tokens: bool = False
     """The model marks its calls with special tokens."""
+    stop_token_ids: tuple[int, ...] = ()
+    """With which the model ends a text with calls."""
 
     def formatter(self, chat: ChatFormatter) -> ResponseFormatter:
         if self.reading is None:
@@ -62,7 +65,11 @@ def tool_calling(engine: EngineClient, body: ChatBody) -> ToolCalling:
         structure = call_structure(body, tools, form, structure)
     reading = CallReading(
         form=form,
-        names=frozenset(tool.function.name for tool in tools),
+        names={
+            tool.function.name: decode_schema(tool.function.parameters, f"tools[{i}].function.parameters")
+            for i, tool in enumerate(body.tools or ())
+            if tool in tools
+        },
         most_calls=1 if body.parallel_tool_calls is False else None,
         is_all=must_call(body),
     )
@@ -72,6 +79,11 @@ def tool_calling(engine: EngineClient, body: ChatBody) -> ToolCalling:
         reading=reading,
         is_named=isinstance(body.tool_choice, ToolChoice),
         shows_special_tokens=any(map(engine.tokenizer.is_special, form.marks)),
+        stop_token_ids=tuple(
+            token
+            for text in filter(engine.tokenizer.is_special, form.stops)
+            for token in engine.tokenizer.encode(text, add_special_tokens=False)
+        ),
     )
 
 

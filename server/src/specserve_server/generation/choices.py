@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from specserve.text.detokenizer import IncrementalDetokenizer
 from specserve_server.errors import GenerationError
-from specserve_server.generation.reasoning import ReasoningStream
+from specserve_server.generation.reasoning import thought_stream
 from specserve_server.generation.text_beginning import TextBeginning
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from specserve.protocols import AnswerCheck
     from specserve.types import FinishReason, GenerateRequest, Reasoning, RequestOutput, SpeculationStats, TokenLogprobs
     from specserve_server.engine_client import ServerTokenizer
+    from specserve_server.generation.thought_stream import ThoughtStream
 
 
 class CompletionOutput(NamedTuple):
@@ -54,7 +55,7 @@ class Choice:
     """Precedes the generated text: the prompt, where echo asks for it."""
     discard_output: bool = False
     """max_tokens 0: only the prompt is scored, though the engine generates one token."""
-    reasoning: ReasoningStream | None = None
+    reasoning: ThoughtStream | None = None
     """Of a model that reasons before it answers."""
     reasoning_tokens: int = 0
     outputs: list[CompletionOutput] = field(default_factory=list)
@@ -156,5 +157,5 @@ def make_choice(
     detokenizer = IncrementalDetokenizer(stream, params.stop, include=params.include_stop_str_in_output)
     beginning = TextBeginning(tokenizer, skip)
     beginning.count(prompt)
-    stream_of_thought = None if reasoning is None else ReasoningStream(reasoning)
-    return Choice(index, request, detokenizer, beginning, echo_text or "", discard_output, stream_of_thought)
+    thoughts = None if reasoning is None else thought_stream(reasoning)
+    return Choice(index, request, detokenizer, beginning, echo_text or "", discard_output, thoughts)

@@ -5,18 +5,33 @@ The chat template tells whether a model reasons, and the end of the prompt wheth
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from specserve.text.stop_strings import partial_match_length
 from specserve.types import Reasoning
+from specserve_server.generation.answer_tags import AnswerTags
+from specserve_server.generation.harmony import HARMONY, HarmonyStream, writes_harmony
+from specserve_server.generation.thought_stream import Split
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from specserve_server.engine_client import ServerTokenizer
+    from specserve_server.generation.thought_stream import ThoughtStream
     from specserve_server.templates.model_template import ModelTemplate
 
-MARKS = (Reasoning("<think>", "</think>"), Reasoning("[THINK]", "[/THINK]"))
+MARKS = (
+    Reasoning("<think>", "</think>"),
+    Reasoning("[THINK]", "[/THINK]"),
+    Reasoning("<|channel>thought", "<channel|>"),  # Gemma 4
+)
+RESPONSE = "<response>"
+"""In front of an answer of Granite 3, behind its thoughts."""
+SPECIAL = re.compile(r"<[^<>\s]+>|\[[A-Z/_]+\]")
+"""What may be a special token."""
 TAIL = 16
 """Tokens at the prompt's end, which may be such a mark and blanks."""
 
@@ -26,30 +41,40 @@ def reasoning_after(
 ) -> Reasoning | None:
     """None where the answer begins at once. `begin` is "" where the prompt has begun to reason. `continued`: the text
     of the assistant that the prompt ends with, if it is one."""
-    marks = next((marks for marks in MARKS if marks.end in template.source), None)
+    if writes_harmony(template):
+        return HARMONY
+    source = template.source
+    marks = next((marks for marks in MARKS if marks.end in source or marks.begin in source), None)
     if marks is None:
         return None
+    if RESPONSE in source:
+        marks = msgspec.structs.replace(marks, answer=RESPONSE)
     if continued:
-        return Reasoning("", marks.end) if continued.rfind(marks.begin) > continued.rfind(marks.end) else None
+        return begun(marks) if continued.rfind(marks.begin) > continued.rfind(marks.end) else None
     end = tokenizer.decode(prompt[-TAIL:], skip_special_tokens=False).rstrip()
     if end.endswith(marks.end):
         return None
-    return Reasoning("", marks.end) if end.endswith(marks.begin) else marks
+    return begun(marks) if end.endswith(marks.begin) else marks
 
 
-class Split(NamedTuple):
-    reasoning: str
-    content: str
+def begun(marks: Reasoning) -> Reasoning:
+    return msgspec.structs.replace(marks, begin="")
+
+
+def thought_stream(marks: Reasoning) -> ThoughtStream:
+    return HarmonyStream() if marks == HARMONY else ReasoningStream(marks)
+
+
+def has_special_tokens(tokenizer: ServerTokenizer, marks: Reasoning) -> bool:
+    return any(map(tokenizer.is_special, SPECIAL.findall(marks.end)))
 
 
 class ReasoningStream:
-    """`push` takes the next piece of the text, with `final` the last one. Blanks behind a mark belong to nothing.
-
-    `end`: how many characters of the text precede the answer, marks included; None while this is not known.
-    """
+    """A `ThoughtStream`. Blanks behind a mark belong to nothing."""
 
     def __init__(self, marks: Reasoning) -> None:
         self.marks = marks
+        self.tags = AnswerTags(marks.answer)
         self.held = ""
         self.num_pushed = 0
         self.end: int | None = None
@@ -96,4 +121,4 @@ class ReasoningStream:
 
     def answer(self, final: bool) -> Split:
         content, self.held = self.held, ""
-        return Split("", content)
+        return Split("", self.tags.push(content, final=final))

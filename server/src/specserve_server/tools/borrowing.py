@@ -7,14 +7,14 @@ template sees conversations that it knows.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from specserve.errors import RequestError
 from specserve_server.tools.formats import FORMATS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from specserve_server.templates.model_template import ModelTemplate
     from specserve_server.tools.form import ToolForm
@@ -52,20 +52,29 @@ def plain_message(form: ToolForm, message: TemplateMessage) -> TemplateMessage:
         return {"role": "user", "content": f"{before}{message['content']}{after}"}
     if not isinstance(calls, list):
         return message
+    return with_calls_as_text(form, message, calls)
+
+
+def with_calls_as_text(form: ToolForm, message: TemplateMessage, calls: Sequence[Mapping[str, Any]]) -> TemplateMessage:
     functions = [call["function"] for call in calls]
-    written = [f"{form.begin(each['name'])}{to_json(each['arguments'])}{form.end}" for each in functions]
+    written = [form.written(each["name"], as_object(form, each["arguments"])) for each in functions]
     texts = [str(message["content"]), form.separator.join(written)]
     others = {name: value for name, value in message.items() if name != "tool_calls"}
     return {**others, "content": "\n".join(filter(None, texts))}
 
 
+def as_object(form: ToolForm, arguments: Any) -> Any:
+    """Clients send any JSON back; a form with a name for each value takes an object."""
+    return arguments if form.style == "json" or isinstance(arguments, dict) else {"arguments": arguments}
+
+
 def description(form: ToolForm, tools: Sequence[TemplateMessage]) -> str:
     before, after = form.list_marks
     listed = "\n".join(map(to_json, tools))
-    example = f"{form.begin('NAME')}{{...}}{form.end}"
+    how = "its name and its arguments, a JSON object," if form.style == "json" else "its name and its arguments"
     return (
         f"You may call these functions; each has a JSON schema of its arguments:\n{before}{listed}{after}\n"
-        f"To call one, write its name and its arguments, a JSON object, in this way and write nothing else:\n{example}"
+        f"To call one, write {how} in this way and write nothing else:\n{form.example()}"
     )
 
 

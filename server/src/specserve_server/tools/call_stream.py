@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from specserve.text.stop_strings import partial_match_length
+from specserve.text.stop_strings import find_stop_string, partial_match_length
 from specserve_server.tools.call_object import CallObject
 from specserve_server.tools.pieces import Parsed
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 MAX_OPENING = 64
 """Blanks and marks between a trigger and what a call begins with."""
+MAX_PIECE = 4096
+"""Characters that are read at once: what is held stays short, so that the time is linear in the text."""
 
 
 class CallStream(ABC):
@@ -32,10 +34,12 @@ class CallStream(ABC):
         self.state: Callable[[Parsed, bool], bool] = self.text
 
     def push(self, text: str, *, final: bool = False) -> Parsed:
-        self.held += text
         parsed = Parsed()
-        while self.state(parsed, final):
-            pass
+        for at in range(0, max(1, len(text)), MAX_PIECE):
+            self.held += text[at : at + MAX_PIECE]
+            is_last = final and at + MAX_PIECE >= len(text)
+            while self.state(parsed, is_last):
+                pass
         return parsed
 
     # Each state reads what it can of `held` and tells whether another state is to go on. With `final` the text has
@@ -55,6 +59,37 @@ class CallStream(ABC):
         if self.held:
             self.state = self.text
         return bool(self.held)
+
+
+class TriggeredStream(CallStream):
+    """One of several triggers begins a call anywhere in the text."""
+
+    triggers: tuple[str, ...]
+    trigger = ""
+    """The one that was found last."""
+
+    def text(self, parsed: Parsed, final: bool) -> bool:
+        found = find_stop_string(self.triggers, "", self.held)
+        if found is not None:
+            parsed.add_text(self.held[: found.start])
+            self.trigger, self.state = found.stop, self.opening
+            self.held = self.held[found.start + len(found.stop) :]
+            return True
+        keep = 0 if final else partial_match_length(self.triggers, self.held)
+        shown = len(self.held) - keep
+        parsed.add_text(self.held[:shown])
+        self.held = self.held[shown:]
+        return False
+
+    @abstractmethod
+    def opening(self, parsed: Parsed, final: bool) -> bool:
+        """Behind the trigger."""
+
+    def no_call(self, parsed: Parsed) -> bool:
+        """What follows the trigger may have another one."""
+        parsed.add_text(self.trigger)
+        self.state = self.text
+        return True
 
 
 class ObjectStream(CallStream):
@@ -102,34 +137,6 @@ class ObjectStream(CallStream):
     @abstractmethod
     def after(self, parsed: Parsed, final: bool) -> bool:
         """Behind an object."""
-
-
-class TriggeredStream(ObjectStream):
-    """A trigger begins a call anywhere in the text."""
-
-    trigger: str
-
-    def text(self, parsed: Parsed, final: bool) -> bool:
-        before, trigger, after = self.held.partition(self.trigger)
-        if trigger:
-            parsed.add_text(before)
-            self.held, self.state = after, self.opening
-            return True
-        keep = 0 if final else partial_match_length((self.trigger,), self.held)
-        shown = len(self.held) - keep
-        parsed.add_text(self.held[:shown])
-        self.held = self.held[shown:]
-        return False
-
-    @abstractmethod
-    def opening(self, parsed: Parsed, final: bool) -> bool:
-        """Behind the trigger."""
-
-    def no_call(self, parsed: Parsed) -> bool:
-        """What follows the trigger may have another one."""
-        parsed.add_text(self.trigger)
-        self.state = self.text
-        return True
 
 
 def width_of_blanks(text: str, others: str = "") -> int:

@@ -9,9 +9,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
 from specserve.errors import RequestError
+from specserve_server.tools.gemma import FUNCTION_GEMMA, GEMMA4
+from specserve_server.tools.granite import GRANITE
+from specserve_server.tools.harmony import HARMONY
 from specserve_server.tools.hermes import HERMES
 from specserve_server.tools.llama3 import LLAMA3
 from specserve_server.tools.mistral import MISTRAL, MISTRAL_V11
+from specserve_server.tools.phi4 import PHI4_MINI
+from specserve_server.tools.pythonic import OLMO3, TOOL_CODE
+from specserve_server.tools.qwen3_coder import QWEN3_CODER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +25,28 @@ if TYPE_CHECKING:
     from specserve_server.templates.model_template import ModelTemplate
     from specserve_server.tools.form import ToolForm
 
-FORMATS: dict[str, ToolForm] = {each.name: each for each in (HERMES, MISTRAL, MISTRAL_V11, LLAMA3)}
+FORMATS: dict[str, ToolForm] = {
+    each.name: each
+    for each in (
+        *(HERMES, MISTRAL, MISTRAL_V11, LLAMA3, GRANITE, PHI4_MINI, QWEN3_CODER, OLMO3, TOOL_CODE, FUNCTION_GEMMA),
+        *(GEMMA4, HARMONY),
+    )
+}
+DESCRIBED: tuple[tuple[str, ToolForm], ...] = (
+    ("[ARGS]", MISTRAL_V11),
+    (MISTRAL.trigger, MISTRAL),
+    ("<function=", QWEN3_CODER),
+    ("<|/tool_call|>", PHI4_MINI),
+    ("<|/tool|>", PHI4_MINI),
+    (GRANITE.trigger, GRANITE),
+    (OLMO3.trigger, OLMO3),
+    (FUNCTION_GEMMA.trigger, FUNCTION_GEMMA),
+    (GEMMA4.trigger, GEMMA4),
+    (HARMONY.trigger, HARMONY),
+    (HERMES.trigger, HERMES),
+    ("python_tag", LLAMA3),
+)
+"""What tells the form of a template that writes no calls: the first that stands in it."""
 OFFERED, CALLED, ANSWER = "offered_tool", "called_tool", "\N{BLACK STAR}answer"
 TOOL = {
     "type": "function",
@@ -37,6 +64,10 @@ class TemplateForm(NamedTuple):
     written: str = ""
     """A call in another way."""
     lists_tools: bool = True
+    writes_calls: bool = True
+    """Else earlier calls are written into messages as text."""
+    in_system: bool = False
+    """It takes tools in a system message."""
 
 
 KNOWN: WeakKeyDictionary[ModelTemplate, TemplateForm] = WeakKeyDictionary()
@@ -55,10 +86,14 @@ def form_of(template: ModelTemplate) -> TemplateForm:
         return TemplateForm(None, lists_tools=False)
     listed = rendered(template, [QUESTION])
     if listed is not None and OFFERED not in listed:
+        form, system = described_form(template.source), {"role": "system", "content": "", "tools": OFFERED}
+        if form is not None and OFFERED in (rendered(template, [system, QUESTION]) or ""):
+            return TemplateForm(form, writes_calls=False, in_system=True)
         return TemplateForm(None, lists_tools=False)
     written = written_call(template)
     if not written:
-        return TemplateForm(described_form(listed or "") or described_form(template.source))
+        form = described_form(listed or "") or described_form(template.source)
+        return TemplateForm(form, writes_calls=False)
     form = next((form for form in FORMATS.values() if form.is_in(written, CALLED)), None)
     return TemplateForm(form, "" if form else written)
 
@@ -86,8 +121,4 @@ def rendered(template: ModelTemplate, messages: Sequence[Mapping[str, object]]) 
 
 def described_form(text: str) -> ToolForm | None:
     """Of a template that lists tools and writes no calls: what it tells the model, or says in its source."""
-    if MISTRAL.trigger in text:
-        return MISTRAL_V11 if "[ARGS]" in text else MISTRAL
-    if HERMES.trigger in text:
-        return HERMES
-    return LLAMA3 if "python_tag" in text else None
+    return next((form for mark, form in DESCRIBED if mark in text), None)

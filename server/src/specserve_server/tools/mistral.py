@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, ClassVar
 
-from specserve_server.tools.call_stream import MAX_OPENING, TriggeredStream, width_of_blanks
+from specserve_server.tools.call_stream import MAX_OPENING, ObjectStream, TriggeredStream, width_of_blanks
 from specserve_server.tools.form import ToolForm
 from specserve_server.tools.json_value import JsonValue
 from specserve_server.tools.pieces import CallPiece
@@ -54,8 +54,8 @@ class MistralV11(Mistral):
         return bool(re.search(rf"\[TOOL_CALLS\]\s*{name}\s*(\[CALL_ID\]|\[ARGS\]|\{{)", written))
 
 
-class MistralStream(TriggeredStream):
-    trigger = TRIGGER
+class MistralStream(TriggeredStream, ObjectStream):
+    triggers = (TRIGGER,)
     in_list = False
     value: JsonValue
 

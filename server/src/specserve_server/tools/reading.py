@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from specserve_server.tools.pieces import Parsed
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from specserve_server.tools.call_stream import CallStream
     from specserve_server.tools.form import ToolForm
     from specserve_server.tools.pieces import CallPiece
@@ -16,8 +18,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallReading:
     form: ToolForm
-    names: frozenset[str]
-    """Of the tools that may be called."""
+    names: Collection[str]
+    """Of the tools that may be called; a mapping has the schema of each."""
     most_calls: int | None = None
     """Later calls are left out, for a client that takes one at a time; None for any number."""
     is_all: bool = False

@@ -76,4 +76,6 @@ def call_structure(
 def structure_of(tool: Tool, form: ToolForm, *, bound: bool) -> dict[str, object]:
     parameters = tool.function.parameters
     schema = parameters if bound and bytes(parameters) not in (b"", b"null") else {"type": "object"}
-    return {"begin": form.begin(tool.function.name), "schema": schema, "end": form.end}
+    end = "" if form.end in form.stops else form.end  # the end of the whole text
+    style = {} if form.style == "json" else {"style": form.style}
+    return {"begin": form.begin(tool.function.name), "schema": schema, "end": end, **style}

@@ -1,0 +1,137 @@
+"""Texts with calls, and with what is nearly one, in the forms of several families."""
+
+from __future__ import annotations
+
+import json
+
+F, G = ("f", '{"a": 1}'), ("g", "{}")
+ONE = '{"name": "f", "arguments": {"a": 1}}'
+TEXTS: dict[str, tuple[str, str, str | None, list[tuple[str, str]]]] = {
+    "granite": ("granite", f"<|tool_call|>[{ONE}]", "", [F]),
+    "granite, two": ("granite", f'<|tool_call|>[{ONE}, {{"name": "g", "arguments": {{}}}}]', "", [F, G]),
+    "granite, no list": ("granite", f"Well. <|tool_call|> {ONE}", "Well. ", [F]),
+    "granite, a mark in a string": (
+        "granite",
+        f"<|tool_call|>[{ONE.replace('1', json.dumps('<|tool_call|>]'))}]",
+        "",
+        [("f", '{"a": "<|tool_call|>]"}')],
+    ),
+    "granite, no call": ("granite", "<|tool_call|>[1, 2]", None, []),
+    "granite, text behind": ("granite", f"<|tool_call|>[{ONE}] Done", "Done", [F]),
+    "phi4": ("phi4-mini", f"<|tool_call|>[{ONE}]<|/tool_call|>", "", [F]),
+    "phi4, single": ("phi4-mini", f"<|tool_call|>{ONE}<|/tool_call|><|tool_call|>{ONE}<|/tool_call|>", "", [F, F]),
+    "phi4, functools": ("phi4-mini", f"functools[{ONE}]", "", [F]),
+    "phi4, only a word": ("phi4-mini", "Use functools[0].", None, []),
+    "hermes, a list": ("hermes", f"<tool_call>[{ONE}, {ONE}]</tool_call>", "", [F, F]),
+    "hermes, a bracket within": ("hermes", f"<tool_call>{ONE}]</tool_call>", "]</tool_call>", [F]),
+    "hermes, a bracket behind": ("hermes", f"<tool_call>{ONE}</tool_call>]", "]", [F]),
+    "qwen": (
+        "qwen3-coder",
+        "Ok.\n<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>",
+        "Ok.\n",
+        [F],
+    ),
+    "qwen, on one line": (
+        "qwen3-coder",
+        "<tool_call><function=f><parameter=a>1</parameter></function></tool_call>",
+        "",
+        [F],
+    ),
+    "qwen, outer tags missing": ("qwen3-coder", "<function=f>\n<parameter=a>\n1\n</parameter>\n</function>", "", [F]),
+    "qwen, an inner end missing": (
+        "qwen3-coder",
+        "<tool_call><function=f><parameter=a>1</parameter></tool_call>",
+        "",
+        [F],
+    ),
+    "qwen, none": ("qwen3-coder", "<tool_call>\n<function=g>\n</function>\n</tool_call>", "", [G]),
+    "qwen, two in one": (
+        "qwen3-coder",
+        "<tool_call><function=g></function><function=g></function></tool_call>",
+        "",
+        [G, G],
+    ),
+    "qwen, an unknown tool": ("qwen3-coder", "<tool_call><function=no></function>", None, []),
+    "qwen, tags in a value": (
+        "qwen3-coder",
+        "<function=f><parameter=a>\n<b>\n</b> </par\n\n</parameter></function>",
+        "",
+        [("f", '{"a": "<b>\\n</b> </par\\n"}')],
+    ),
+    "qwen, cut off": ("qwen3-coder", "<function=f>\n<parameter=a>\nxy\n</para", "", [("f", '{"a": xy')]),
+    "qwen, no tags": ("qwen3-coder", "<function=f>\nhello", None, []),
+    "olmo": ("olmo3", "<function_calls>f(a=1)\ng()</function_calls>", "", [F, G]),
+    "olmo, python words": (
+        "olmo3",
+        "<function_calls>f(a=[True, None, (1, 2.50), 'it\\'s', {'k': \"v\\n\"},],)</function_calls>",
+        "",
+        [("f", '{"a": [true, null, [1, 2.50], "it\'s", {"k": "v\\n"}]}')],
+    ),
+    "olmo, escapes": (
+        "olmo3",
+        "<function_calls>f(a='\\u00e9\\x41\\U0001F642\\q\\ud83d\\ude42\"')</function_calls>",
+        "",
+        [("f", '{"a": "\\u00e9\\u0041🙂\\\\q\\ud83d\\ude42\\""}')],
+    ),
+    "olmo, three quotes": (
+        "olmo3",
+        '<function_calls>f(a="""x"y""", b="")</function_calls>',
+        "",
+        [("f", '{"a": "x\\"y", "b": ""}')],
+    ),
+    "olmo, an expression": ("olmo3", "<function_calls>f(a=b + 1)</function_calls>", None, []),
+    "olmo, one that is none": (
+        "olmo3",
+        "<function_calls>f(a=1)\nno(2)</function_calls>",
+        "\nno(2)</function_calls>",
+        [F],
+    ),
+    "olmo, positional": ("olmo3", "<function_calls>f(1)</function_calls>", None, []),
+    "olmo, end missing": ("olmo3", "<function_calls>f(a=1)", "", [F]),
+    "olmo, numbers": (
+        "olmo3",
+        "<function_calls>f(a=[-1, 1e3, 1_000, 0x10, .5])</function_calls>",
+        "",
+        [("f", '{"a": [-1, 1e3, 1000, 16, 0.5]}')],
+    ),
+    "olmo, infinite": ("olmo3", "<function_calls>f(a=1e999999)</function_calls>", "", [("f", '{"a": 1e999999}')]),
+    "olmo, not a number": ("olmo3", "<function_calls>f(a=nan)", None, []),
+    "tool_code": ("tool-code", "Ok.\n```tool_code\nf(a=1)\n```\nDone", "Ok.\nDone", [F]),
+    "tool_code, printed": ("tool-code", "```tool_code\nprint(f(a=1))\n```", "", [F]),
+    "tool_code, code": ("tool-code", "```tool_code\nx = f(a=1)\n```", None, []),
+    "functiongemma": ("functiongemma", "<start_function_call>call:f{a:1}<end_function_call>", "", [F]),
+    "functiongemma, text": (
+        "functiongemma",
+        '<start_function_call>call:f{a:<escape>{}, <b>"<escape>,b:[<escape>x<escape>,true]}<end_function_call>',
+        "",
+        [("f", '{"a": "{}, <b>\\"", "b": ["x", true]}')],
+    ),
+    "functiongemma, bare": (
+        "functiongemma",
+        "<start_function_call>call:f{a:/tmp/x y}<end_function_call>",
+        "",
+        [("f", '{"a": "/tmp/x y"}')],
+    ),
+    "gemma4": ("gemma4", "<|tool_call>call:f{a:1}<tool_call|><|tool_call>call:g{}<tool_call|>", "", [F, G]),
+    "gemma4, nested": (
+        "gemma4",
+        '<|tool_call>call:f{a:{b:<|"|>x<|"|>,c:[]},d:{}}<tool_call|>',
+        "",
+        [("f", '{"a": {"b": "x", "c": []}, "d": {}}')],
+    ),
+    "gemma4, JSON strings": ("gemma4", '<|tool_call>call:f{a: "x\\"y"}<tool_call|>', "", [("f", '{"a": "x\\"y"}')]),
+    "gemma4, quoted keys": ("gemma4", '<|tool_call>call:f{<|"|>a<|"|>:1}<tool_call|>', "", [F]),
+    "gemma4, cut off": ("gemma4", '<|tool_call>call:f{a:<|"|>xy<|"', "", [("f", '{"a": "xy')]),
+    "gemma4, no call": ("gemma4", "<|tool_call>call:no{a:1}<tool_call|>", None, []),
+    "gemma4, a Python word": ("gemma4", "<|tool_call>call:f{a:None}<tool_call|>", "", [("f", '{"a": null}')]),
+    "gemma4, none": ("gemma4", "<|tool_call>call:f{a:nul", "", [("f", '{"a": "nul"')]),
+    "harmony": (
+        "harmony",
+        '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a": 1}<|call|>',
+        "",
+        [F],
+    ),
+    "harmony, an unknown tool": ("harmony", "<|channel|>commentary to=functions.no<|message|>{}", None, []),
+    "harmony, no arguments": ("harmony", "<|channel|>commentary to=functions.f<|message|>x", None, []),
+}
+"""The form, the text, what is left of it as text (None: all), and the calls."""
