@@ -34,6 +34,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "mixtral": {"num_local_experts": 7},
     "qwen3_moe-plain-layer": {"num_hidden_layers": 3, "mlp_only_layers": [1], "num_experts_per_tok": 4},
     "granitemoe": {},
+    "gpt_oss": {},
 }
 
 

@@ -106,6 +106,9 @@ CASES |= {
     "smollm3-window": {"use_sliding_window": True, "sliding_window": 16, "attention_bias": True},
 }
 CASES |= {
+    "gpt_oss": {"attention_bias": True},
+    "gpt_oss-without-biases-tied": {"attention_bias": False, "tie_word_embeddings": True, "swiglu_limit": 1.0},
+    "gpt_oss-by-default": {"rope_scaling": None, "num_hidden_layers": 3, "sliding_window": 16, "head_dim": 64},
     "granitemoe": {},
     "granitemoe-tied": {"tie_word_embeddings": True, "num_local_experts": 9, "num_experts_per_tok": 3},
     "mixtral": {},
@@ -161,7 +164,7 @@ def test_gemma_3_caps_scores_where_its_file_says_so(tmp_path, monkeypatch):
 
 NEWER = (
     *("gemma2", "gemma3_text", "granite", "ministral", "ministral3", "olmo2", "olmo3", "phi3", "smollm3"),
-    *("granitemoe", "mixtral", "olmoe", "qwen3_moe"),
+    *("gpt_oss", "granitemoe", "mixtral", "olmoe", "qwen3_moe"),
 )
 PART = {"partial_rotary_factor": 0.5}
 

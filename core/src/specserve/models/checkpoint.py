@@ -39,6 +39,8 @@ class View(NamedTuple):
     stored: str
     rows: slice = ALL_ROWS
     of_stack: int | None = None
+    transposed: bool = False
+    """The matrix is stored as [in, out]; `rows` are of [out, in]. Only of stacks."""
 
 
 class Checkpoint:
@@ -61,7 +63,8 @@ class Checkpoint:
             raise missing_tensor(self.path, name, len(self._views))
         found, rows = self.source.find(view.stored), view.rows
         if view.of_stack is not None:
-            found = found._replace(shape=found.shape[1:], num_bytes=found.num_bytes // max(found.shape[0], 1))
+            shape = found.shape[:0:-1] if view.transposed else found.shape[1:]
+            found = found._replace(shape=shape, num_bytes=found.num_bytes // max(found.shape[0], 1))
         if rows == ALL_ROWS:
             return found
         all_rows, *others = found.shape or (0,)
@@ -106,8 +109,8 @@ class Checkpoint:
         view = self._views[name]
         try:
             if view.of_stack is not None:
-                matrix = self.source.read(view.stored, slice(view.of_stack, view.of_stack + 1))
-                return dense(matrix)[0][view.rows][rows]
+                matrix = dense(self.source.read(view.stored, slice(view.of_stack, view.of_stack + 1)))[0]
+                return (matrix.T if view.transposed else matrix)[view.rows][rows]
             return self.source.read(view.stored, within(view.rows, rows, self.source.find(view.stored)))
         except OSError as error:
             raise ModelError(f"{found.file}: tensor {name} cannot be read: {error}. {DOWNLOAD_AGAIN}") from None

@@ -28,3 +28,4 @@ class ExpertsConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The weights of the chosen are divided by their sum."""
     rounded: bool = True
     """Weights are rounded to the model's dtype."""
+    router_bias: bool = False

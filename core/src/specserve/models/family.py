@@ -58,17 +58,21 @@ class StoredAs(NamedTuple):
     """Where the checkpoint has a linear map or a norm."""
 
     name: str
-    """The name of its tensors there, without `.weight`."""
+    """The name of its tensors there, without `.weight`; the whole name, where it is said of one tensor."""
     first_row: int = 0
     num_rows: int | None = None
     """None: all from there on."""
+    every: int = 1
+    """Which of the rows from there on: all, or one of so many."""
+    transposed: bool = False
+    """The matrix is stored as [in, out]; rows are counted in [out, in]."""
     of_stack: int | None = None
     """Of tensors that are stacks of matrices: which one."""
 
     @property
     def rows(self) -> slice:
         end = None if self.num_rows is None else self.first_row + self.num_rows
-        return slice(self.first_row or None, end)
+        return slice(self.first_row or None, end, None if self.every == 1 else self.every)
 
 
 class ModelFamily:
@@ -128,5 +132,6 @@ class ModelFamily:
         refuse_windows(raw, self.name, where)
 
     def stored_as(self, config: ModelConfig) -> Mapping[str, StoredAs]:
-        """Linear maps and norms that the checkpoint has under another name, or as rows of a larger matrix."""
+        """Linear maps and norms that the checkpoint has under another name, or as rows of a larger matrix; and single
+        tensors, by names that end with `.weight` or `.bias`."""
         return {}

@@ -14,7 +14,8 @@ import msgspec
 import torch
 
 from specserve.errors import ModelError
-from specserve.models.checkpoint import Checkpoint, View
+from specserve.models.arrange import arrange
+from specserve.models.checkpoint import Checkpoint
 from specserve.models.decoder import DecoderLayer, DecoderModel, DecoderWeights
 from specserve.models.families import BUILT_IN, family_named
 from specserve.models.mlp import DenseMlp, MixtureOfExperts, activation_of
@@ -29,18 +30,17 @@ from specserve.models.tensor_names import NORMS, expected_shapes, rows_of
 from specserve.models.text_part import keep_text
 from specserve.models.tied_head import tied_as_stored
 from specserve.models.unused_tensors import report_unused
-from specserve.models.weight_format import NOT_OF_ONE_MODEL
 from specserve.protocols.part import WholeMap
 from specserve.protocols.quantised import QuantisedWeight
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from torch import Tensor
 
     from specserve.models.config import ModelConfig
-    from specserve.models.family import ModelFamily, StoredAs
+    from specserve.models.family import ModelFamily
     from specserve.models.mlp import Mlp
     from specserve.models.weight_format import WeightFormat
     from specserve.protocols import KernelSet
@@ -110,31 +110,6 @@ class ModelLoader(NamedTuple):
         }
         layers = [None if rope is None else tables[rope] for rope in config.layer_ropes]
         return family.decoder(own, kernels, weights, rotary.on(place.device), *([layers] if layers else []))
-
-
-def arrange(checkpoint: Checkpoint, stored_as: Mapping[str, StoredAs]) -> None:
-    """Give the tensors of linear maps and norms that are stored otherwise the names that are looked for."""
-    parts: dict[str, dict[str, StoredAs]] = {}
-    for ours, stored in stored_as.items():
-        parts.setdefault(stored.name, {})[ours] = stored
-    for name in checkpoint.names & {f"{stem}.{kind}" for stem in parts for kind in ("weight", "bias")}:
-        stem, _, kind = name.rpartition(".")
-        check_parts(checkpoint, name, list(parts[stem].values()))
-        checkpoint.split({f"{our}.{kind}": View(name, part.rows, part.of_stack) for our, part in parts[stem].items()})
-
-
-def check_parts(checkpoint: Checkpoint, name: str, parts: Sequence[StoredAs]) -> None:
-    """The tensor has as many rows, or matrices, as its parts together."""
-    shape, stacks = checkpoint.find(name).shape, {part.of_stack for part in parts}
-    rows = [part.num_rows for part in parts if part.of_stack == parts[0].of_stack]
-    found, expected = next(iter(shape), 0), sum(count for count in rows if count is not None)
-    what, known = "rows", None not in rows
-    if None not in stacks:
-        what, known, expected = "matrices", True, len(stacks)
-    if known and expected != found:
-        raise ModelError(
-            f"{checkpoint.path}: tensor {name} has {found} {what}, but config.json says {expected}. {NOT_OF_ONE_MODEL}"
-        )
 
 
 def unknown_fields_told(path: Path, config: ModelConfig) -> str:

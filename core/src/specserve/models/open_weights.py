@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from specserve.errors import ModelError
 from specserve.models.formats.compressed_tensors import CompressedTensors
+from specserve.models.formats.mxfp4 import Mxfp4
 from specserve.models.formats.safetensors import Safetensors
 from specserve.models.weight_files import weight_files
 from specserve.models.weight_format import DOWNLOAD_AGAIN, QuantMethod
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from specserve.models.weight_format import WeightFormat, WeightSource
 
-BUILT_IN: tuple[WeightFormat, ...] = (Safetensors(), CompressedTensors())
+BUILT_IN: tuple[WeightFormat, ...] = (Safetensors(), CompressedTensors(), Mxfp4())
 
 
 def open_weights(

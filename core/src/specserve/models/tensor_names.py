@@ -75,7 +75,7 @@ def expert_maps(config: ModelConfig) -> LinearMaps:
     """Those of a layer with experts: its router and every expert's."""
     experts, maps = config.experts, LinearMaps()
     if experts is not None:
-        maps["mlp.gate"] = (experts.count, config.hidden_size, False)
+        maps["mlp.gate"] = (experts.count, config.hidden_size, experts.router_bias)
         for expert in range(experts.count):
             maps |= mlp_maps(f"mlp.experts.{expert}", config.hidden_size, experts.inner_size, config.mlp_bias)
     return maps

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
+from specserve.models.arrange import arrange
 from specserve.models.checkpoint import Checkpoint
 from specserve.models.families import BUILT_IN, family_named
-from specserve.models.loader import arrange, check_tensors
+from specserve.models.loader import check_tensors
 from specserve.models.open_weights import BUILT_IN as FORMATS
 from specserve.models.open_weights import open_weights
 from specserve.models.tied_head import tied_as_stored

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from safetensors.torch import save_file
 
+from specserve.models.arrange import by_tensor
 from specserve.models.families import family_named
 from specserve.models.read_config import parse_config
 from specserve.models.tensor_names import expected_shapes
@@ -137,19 +138,23 @@ def write_checkpoint(
 
 def as_stored(tensors: dict[str, Tensor], stored_as: Mapping[str, StoredAs]) -> dict[str, Tensor]:
     """Under the names, and in the larger matrices, that the family's checkpoints have."""
-    stored: dict[str, Tensor] = {}
-    parts: dict[str, list[tuple[StoredAs, Tensor]]] = {}
-    for name, tensor in tensors.items():
-        stem, _, kind = name.rpartition(".")
-        if stem in stored_as:
-            parts.setdefault(f"{stored_as[stem].name}.{kind}", []).append((stored_as[stem], tensor))
+    stored = dict(tensors)
+    for name, parts in by_tensor(stored_as).items():
+        pieces = {ours: stored.pop(ours) for ours in parts if ours in stored}
+        if not pieces:
+            continue
+        matrices: dict[int | None, Tensor] = {}
+        for ours, piece in pieces.items():
+            of_stack = parts[ours].of_stack
+            if of_stack not in matrices:
+                count = sum(len(other) for name, other in pieces.items() if parts[name].of_stack == of_stack)
+                matrices[of_stack] = piece.new_empty((count, *piece.shape[1:]))
+            matrices[of_stack][parts[ours].rows] = piece
+        if None in matrices:
+            stored[name] = matrices[None]
         else:
-            stored[name] = tensor
-    for name, pieces in parts.items():
-        pieces.sort(key=lambda piece: (piece[0].of_stack or 0, piece[0].first_row))
-        whole = torch.cat([tensor for _, tensor in pieces])
-        stacks = {part.of_stack for part, _ in pieces}
-        stored[name] = whole if None in stacks else whole.view(len(stacks), -1, whole.shape[1])
+            stack = torch.stack([matrices[index] for index in sorted(index or 0 for index in matrices)])
+            stored[name] = stack.mT.contiguous() if next(iter(parts.values())).transposed else stack
     return stored
 
 

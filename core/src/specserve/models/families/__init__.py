@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from specserve.errors import ModelError
 from specserve.models.families.gemma2 import Gemma2
 from specserve.models.families.gemma3 import Gemma3
+from specserve.models.families.gpt_oss import GptOss
 from specserve.models.families.granite import Granite
 from specserve.models.families.granitemoe import GraniteMoe
 from specserve.models.families.llama import Llama
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 BUILT_IN: tuple[ModelFamily, ...] = (
     Llama(), Mistral(), Qwen2(), Qwen3(), Gemma2(), Gemma3(), Granite(), Ministral(), Ministral3(), Olmo2(), Olmo3(),
-    Phi3(), SmolLM3(), GraniteMoe(), Mixtral(), Olmoe(), Qwen3Moe(),
+    Phi3(), SmolLM3(), GptOss(), GraniteMoe(), Mixtral(), Olmoe(), Qwen3Moe(),
 )  # fmt: skip
 ARCHITECTURES = {architecture: family for family in BUILT_IN for architecture in family.architectures}
 

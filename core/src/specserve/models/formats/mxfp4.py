@@ -1,0 +1,80 @@
+"""Weights of four bits with a scale for every 32, as gpt-oss's checkpoints have those of experts; read in 16 bits.
+
+A number is one of sixteen, times a power of two (Open Compute Project, Microscaling Formats 1.0, 2023). Owns the names
+and shapes of these tensors; knows nothing of experts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from specserve.errors import ModelError
+from specserve.models.quantised import dense
+from specserve.models.weight_format import ALL_ROWS, QuantMethod, StoredTensor, WeightSource, expect
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor
+
+    from specserve.protocols.quantised import QuantisedWeight
+
+BLOCKS, SCALES = "_blocks", "_scales"
+BYTES = 16
+"""Of the 32 numbers that share a scale. The lower half of a byte comes first."""
+VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0)
+BIAS, NOT_A_NUMBER = 127, 255
+"""Of a scale, which is an exponent."""
+
+
+class Mxfp4(QuantMethod):
+    name = "mxfp4"
+
+    def open(self, stored: WeightSource, settings: Mapping[str, Any], where: str) -> WeightSource:
+        return Mxfp4Source(stored)
+
+
+class Mxfp4Source(WeightSource):
+    """For every `NAME_blocks` [..., out, groups, 16] and `NAME_scales` [..., out, groups] a tensor NAME
+    [..., out, 32 groups]; every other tensor as it is there."""
+
+    def __init__(self, stored: WeightSource) -> None:
+        self.path, self.stored = stored.path, stored
+        tensors = dict(stored.tensors)
+        self.packed = [name.removesuffix(BLOCKS) for name in stored.tensors if name.endswith(BLOCKS)]
+        for name in self.packed:
+            blocks = tensors.pop(f"{name}{BLOCKS}")
+            scales = self.stored.find(f"{name}{SCALES}")
+            if blocks.dtype != "U8" or len(blocks.shape) < 3 or blocks.shape[-1] != BYTES:
+                raise ModelError(
+                    f"{blocks.file}: tensor {name}{BLOCKS} must be U8 [..., out, groups, {BYTES}]; got {blocks.dtype} "
+                    f"{list(blocks.shape)}. Use another checkpoint."
+                )
+            expect(scales, f"{name}{SCALES}", blocks.shape[:-1], ("U8",), f"{name}{BLOCKS}")
+            del tensors[f"{name}{SCALES}"]
+            shape = (*blocks.shape[:-2], 2 * BYTES * blocks.shape[-2])
+            tensors[name] = StoredTensor(shape, "BF16", blocks.num_bytes + scales.num_bytes, blocks.file)
+        self.tensors = tensors
+        self._latest: tuple[str, slice, Tensor] | None = None
+        """Gates and ups are asked for one after the other, and lie in the same tensor."""
+
+    def read(self, name: str, rows: slice = ALL_ROWS) -> Tensor | QuantisedWeight:
+        if f"{name}{BLOCKS}" not in self.stored.tensors:
+            return self.stored.read(name, rows)
+        if self._latest is None or self._latest[:2] != (name, rows):
+            blocks, scales = (dense(self.stored.read(f"{name}{kind}", rows)) for kind in (BLOCKS, SCALES))
+            self._latest = name, rows, unpacked(blocks, scales)
+        return self._latest[2]
+
+
+def unpacked(blocks: Tensor, scales: Tensor) -> Tensor:
+    """blocks: [..., groups, 16] uint8, scales: [..., groups] uint8 -> [..., 32 groups] bfloat16, which holds them all."""
+    values = torch.tensor(VALUES)
+    pairs = torch.stack((values.repeat(16), values.repeat_interleave(16)), -1)
+    numbers = pairs[blocks.int()].flatten(-2)
+    exponents = scales.int() - BIAS
+    scaled = torch.ldexp(numbers, exponents[..., None])
+    scaled.masked_fill_((scales == NOT_A_NUMBER)[..., None], float("nan"))
+    return scaled.flatten(-2).to(torch.bfloat16)
