@@ -70,7 +70,7 @@ class Mxfp4Source(WeightSource):
 
 
 def unpacked(blocks: Tensor, scales: Tensor) -> Tensor:
-    """blocks: [..., groups, 16] uint8, scales: [..., groups] uint8 -> [..., 32 groups] bfloat16, which holds them all."""
+    """blocks: [..., groups, 16] uint8, scales: [..., groups] uint8 -> [..., 32 groups] bfloat16, without a loss."""
     values = torch.tensor(VALUES)
     pairs = torch.stack((values.repeat(16), values.repeat_interleave(16)), -1)
     numbers = pairs[blocks.int()].flatten(-2)
