@@ -43,7 +43,7 @@ def test_noisy_chains_and_trees_change_nothing(toy_model, adapters, options):
     assert_lossless(toy_model, adapters, varied_requests(36), **options)
 
 
-@pytest.mark.parametrize("architecture", ["qwen2", "qwen3"])
+@pytest.mark.parametrize("architecture", ["qwen2", "qwen3", "gemma2", "ministral3"])
 def test_noisy_drafts_change_nothing_on_other_families(tmp_path, adapters, architecture):
     """These have the toy Llama's shapes, so its adapters fit."""
     model = write_checkpoint(tmp_path / "model", architecture=architecture)

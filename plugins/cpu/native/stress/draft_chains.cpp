@@ -93,8 +93,8 @@ void check_draft_chains(const Kernels& kernels, std::shared_ptr<ThreadPool> pool
 
     auto one_thread = std::make_shared<ThreadPool>(1);
     Sampler sampler(kernels.sampling, pool), serial(kernels.sampling, one_thread);
-    DecoderStack<S> stack = model.stack(kernels, layout, pool, cache.layer(), 0, 0);
-    DecoderStack<S> other = model.stack(kernels, layout, one_thread, other_cache.layer(), 0, 0);
+    DecoderStack<S> stack = model.stack(kernels, layout, pool, cache.layer(), {}, 0);
+    DecoderStack<S> other = model.stack(kernels, layout, one_thread, other_cache.layer(), {}, 0);
     DraftHead<S> head(table, pool, weights), alone(table, one_thread, weights);
     bool reads = model.has_aux;
     DraftChains made =
