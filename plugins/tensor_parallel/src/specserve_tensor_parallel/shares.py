@@ -44,6 +44,8 @@ def problem(config: ModelConfig, ranks: int) -> str:
         return f"ranks have the same number of key heads, or share them evenly; this model has {keys}"
     if config.qk_norm and config.qk_norm_of == "all heads" and ranks > 1:
         return "each rank has some heads, and this model norms the queries of all heads together"
+    if config.experts is not None and ranks > 1:
+        return "each rank has a part of every layer's one MLP, and this model has mixtures of experts"
     if min(config.intermediate_size, config.vocab_size) < ranks:
         return f"each rank has a part of the inner width {config.intermediate_size} and of the vocabulary"
     return ""
