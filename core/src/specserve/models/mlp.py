@@ -54,6 +54,8 @@ class MixtureOfExperts:
     def __call__(self, x: Tensor, at: BatchRows) -> Tensor:
         """x: [T, H] -> [T, H], a fresh tensor. With kernels that take tiles an expert's rows are a tile of their own,
         so that a row's bits do not depend on who else is given to its experts."""
+        if x.is_cuda and torch.cuda.is_current_stream_capturing():
+            raise RuntimeError("which experts a step calls is decided on the host, which a graph does not replay")
         chosen, weights = self.kernels.choose_experts(self.router(x, at), self.config)
         given = rows_by_expert(chosen.tolist(), self.config.count)
         outs = x.new_empty((chosen.shape[1], *x.shape))
