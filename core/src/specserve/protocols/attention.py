@@ -8,7 +8,7 @@ import msgspec
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor  # noqa: TC004 (declarations of plugins load this module, and must not load torch)
+    from torch import Tensor
 
     from specserve.batch.batch import Batch
     from specserve.kv.cache import KVCache
@@ -124,7 +124,7 @@ class AttentionSpec(msgspec.Struct, frozen=True):
     soft_caps: tuple[float | None, ...] = ()
     """Per layer: a scaled score s becomes cap * tanh(s / cap), before keys are hidden; None for none. Empty where no
     layer has one."""
-    sinks: tuple[Tensor | None, ...] = ()
+    sinks: tuple[Any, ...] = ()  # tensors: declarations of plugins load this module, and must not load torch
     """Per layer: [heads] float32, for each query head the score of one more key, which every row sees, whatever the
     window, and whose value is 0: a row's weights are exp(s_i) / (exp(sink) + sum of exp(s_j)). None for none; empty
     where no layer has any."""
@@ -133,7 +133,8 @@ class AttentionSpec(msgspec.Struct, frozen=True):
         return self.soft_caps[layer] if self.soft_caps else None
 
     def sinks_of(self, layer: int) -> Tensor | None:
-        return self.sinks[layer] if self.sinks else None
+        found: Tensor | None = self.sinks[layer] if self.sinks else None
+        return found
 
 
 class Arithmetic(NamedTuple):

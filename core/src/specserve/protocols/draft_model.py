@@ -14,7 +14,7 @@ import msgspec
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor  # noqa: TC004 (declarations of plugins load this module, and must not load torch)
+    from torch import Tensor
 
     from specserve.batch.batch import Batch
     from specserve.protocols.attention import AttentionBackend
@@ -31,7 +31,7 @@ class DraftLayers(msgspec.Struct, frozen=True, kw_only=True):
     sliding_windows: tuple[int | None, ...]
     """Per layer: how many keys a query sees, itself included; None for all."""
     soft_caps: tuple[float | None, ...] = ()
-    sinks: tuple[Tensor | None, ...] = ()
+    sinks: tuple[Any, ...] = ()
     """Both as in `specserve.protocols.attention.AttentionSpec`."""
     reads_hidden: bool
     """Position p + 1 takes the target's hidden state of p beside its token; then position 0 has no key."""
