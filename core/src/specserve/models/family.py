@@ -12,6 +12,7 @@ from specserve.errors import ModelError
 from specserve.models.config import Activation, Multipliers, NormPlaces, SwigluClamp
 from specserve.models.decoder import DecoderModel
 from specserve.models.windows import refuse_windows
+from specserve.protocols.part import StoredAs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from specserve.models.experts_config import ExpertsConfig
     from specserve.models.rope import RotaryTable
     from specserve.protocols import KernelSet
+
+__all__ = ["LayerTraits", "ModelFamily", "StoredAs", "positive"]
 
 
 class LayerTraits(NamedTuple):
@@ -52,27 +55,6 @@ def positive(raw: RawJson, key: str) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf"):
         return float(value)
     raise ModelError(f"config.json: {key} must be a positive number; got {value!r}. Correct the file.")
-
-
-class StoredAs(NamedTuple):
-    """Where the checkpoint has a linear map or a norm."""
-
-    name: str
-    """The name of its tensors there, without `.weight`; the whole name, where it is said of one tensor."""
-    first_row: int = 0
-    num_rows: int | None = None
-    """None: all from there on."""
-    every: int = 1
-    """Which of the rows from there on: all, or one of so many."""
-    transposed: bool = False
-    """The matrix is stored as [in, out]; rows are counted in [out, in]."""
-    of_stack: int | None = None
-    """Of tensors that are stacks of matrices: which one."""
-
-    @property
-    def rows(self) -> slice:
-        end = None if self.num_rows is None else self.first_row + self.num_rows
-        return slice(self.first_row or None, end, None if self.every == 1 else self.every)
 
 
 class ModelFamily:

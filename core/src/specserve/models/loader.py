@@ -97,12 +97,13 @@ class ModelLoader(NamedTuple):
         checkpoint = Checkpoint(open_weights(path, config.quantization, self.formats), self.on_progress)
         if config.is_part:
             keep_text(checkpoint)
-        arrange(checkpoint, family.stored_as(config))
+        stored_as = family.stored_as(config)
+        arrange(checkpoint, stored_as)
         kind: torch.dtype = getattr(torch, config.dtype if dtype == "auto" else dtype)
         config = tied_as_stored(config, checkpoint, kind)
         check_tensors(config, checkpoint)
         own, place = self.part.numbers(config), Place(torch.device(device), kind)
-        weights = _WeightReader(config, kernels, checkpoint, place, self.part).read()
+        weights = _WeightReader(config, kernels, checkpoint, place, self.part, stored_as).read()
         checkpoint.finish()
         tables = dict.fromkeys(rope for rope in config.layer_ropes if rope is not None)
         tables = {
@@ -159,9 +160,16 @@ class _WeightReader:
     model."""
 
     def __init__(
-        self, config: ModelConfig, kernels: KernelSet, checkpoint: Checkpoint, place: Place, part: ModelPart
+        self,
+        config: ModelConfig,
+        kernels: KernelSet,
+        checkpoint: Checkpoint,
+        place: Place,
+        part: ModelPart,
+        stored_as: Mapping[str, StoredAs],
     ) -> None:
         self.config = config
+        self.stored_as = stored_as
         self.kernels = kernels
         self.checkpoint = checkpoint
         self.device, self.dtype = place
@@ -237,7 +245,8 @@ class _WeightReader:
         bias = self.joined(tuple(f"{path}.bias" for path in paths)) if biased else None
         full = f"layers.{index}.{name}"
         inputs = self.whole_shapes[f"{paths[0]}.weight"][1]
-        whole = WholeMap(inputs, rows_of(paths, self.whole_shapes), self.part.combine(full))
+        stored = {path.rpartition(".")[2]: self.stored_as[path] for path in paths if path in self.stored_as}
+        whole = WholeMap(inputs, rows_of(paths, self.whole_shapes), self.part.combine(full), stored)
         own = rows_of(paths, self.shapes)
         self.projections[full] = Projection(full, weight, bias, self.kernels.linear, own, whole)
         return self.projections[full]

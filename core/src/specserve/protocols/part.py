@@ -1,4 +1,4 @@
-"""What of a checkpoint's tensors one process has, where several compute one model together."""
+"""Where a checkpoint has a linear map, and what of its tensors one process has, where several compute one model."""
 
 from __future__ import annotations
 
@@ -26,6 +26,27 @@ class TensorPart(NamedTuple):
         return tuple(len(range(*cut.indices(size))) for size, cut in cuts) + whole[2:]
 
 
+class StoredAs(NamedTuple):
+    """Where the checkpoint has a linear map or a norm."""
+
+    name: str
+    """The name of its tensors there, without `.weight`; the whole name, where it is said of one tensor."""
+    first_row: int = 0
+    num_rows: int | None = None
+    """None: all from there on."""
+    every: int = 1
+    """Which of the rows from there on: all, or one of so many."""
+    transposed: bool = False
+    """The matrix is stored as [in, out]; rows are counted in [out, in]."""
+    of_stack: int | None = None
+    """Of tensors that are stacks of matrices: which one."""
+
+    @property
+    def rows(self) -> slice:
+        end = None if self.num_rows is None else self.first_row + self.num_rows
+        return slice(self.first_row or None, end, None if self.every == 1 else self.every)
+
+
 class WholeMap(NamedTuple):
     """The linear map that a projection is a part of."""
 
@@ -34,3 +55,5 @@ class WholeMap(NamedTuple):
     """Rows of the whole output, by the checkpoint's own names."""
     combine: Combine | None = None
     """None: this process has the output already, or needs its own part alone."""
+    stored: Mapping[str, StoredAs] = {}
+    """Of parts that the checkpoint has under another name: where. Adapters may have these names, too."""
