@@ -1,7 +1,7 @@
 """Reads an adapter's weights from its directory, checked against its own configuration and against the model.
 
-Owns the tensors' names, the scaling, the dtype and the version; knows nothing of what is loaded or in use. Letters:
-r rank.
+Owns the scaling, the dtype, the version, and how the experts of one pair of tensors are told apart; knows nothing of
+what is loaded or in use. Letters: r rank, E experts.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from specserve.api import LowRankPart
 from specserve_lora.adapter_dir import CONFIG, WEIGHTS
 from specserve_lora.config import parse_config
 from specserve_lora.errors import AdapterError
+from specserve_lora.file_targets import targets_in, tensor_names
 from specserve_lora.safetensors_file import SafetensorsFile
 from specserve_lora.targets import targets_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from torch import Tensor
 
     from specserve.api import AdapterWeights
     from specserve_lora.adapter_dir import AdapterDir
-    from specserve_lora.modules import Module
+    from specserve_lora.modules import Modules
     from specserve_lora.targets import Target
 
 MAX_CONFIG_BYTES = 4 * 2**20
-PREFIX = "base_model.model."
 VERSION_DIGITS = 16
 
 
@@ -51,7 +51,7 @@ class Adapter(NamedTuple):
 class AdapterReader:
     """Reads adapters for one model."""
 
-    modules: Mapping[str, Module]
+    modules: Modules
     dtype: torch.dtype
     device: torch.device
     max_rank: int
@@ -60,7 +60,28 @@ class AdapterReader:
     def read(self, directory: AdapterDir) -> Adapter:
         """All checks but those of values are done before the tensors are read. Raises AdapterError."""
         source, content = directory.source(CONFIG), read_config(directory)
-        targets = targets_of(parse_config(content, source), self.modules, self.max_rank, source)
+        candidates = targets_of(parse_config(content, source), self.modules, source)
+        with directory.open(WEIGHTS) as opened:
+            file = SafetensorsFile(opened, directory.source(WEIGHTS))
+            targets = targets_in(file, candidates)
+            self.check_ranks(targets, source)
+            num_bytes = self.check_memory(targets, directory)
+            data = file.read()
+        digest = hashlib.sha256(len(content).to_bytes(8, "little") + content + file.header)
+        digest.update(data)
+        return Adapter(digest.hexdigest()[:VERSION_DIGITS], self.weights(file, data, targets), num_bytes)
+
+    def check_ranks(self, targets: Sequence[Target], source: str) -> None:
+        widest = max(targets, key=lambda target: target.rank)
+        if widest.rank > self.max_rank:
+            raise AdapterError(
+                f"{source}: {widest.stem} has rank {widest.rank}, and lora.max_rank allows {self.max_rank}.",
+                param="lora_path",
+                code="max_rank",
+            )
+
+    def check_memory(self, targets: Sequence[Target], directory: AdapterDir) -> int:
+        """How many bytes the adapter has in memory."""
         num_bytes = num_bytes_of(targets, self.dtype)
         if num_bytes > self.max_bytes:
             raise AdapterError(
@@ -69,20 +90,15 @@ class AdapterReader:
                 param="lora_path",
                 code="max_memory",
             )
-        with directory.open(WEIGHTS) as opened:
-            file = SafetensorsFile(opened, directory.source(WEIGHTS))
-            check_tensors(file, targets)
-            data = file.read()
-        digest = hashlib.sha256(len(content).to_bytes(8, "little") + content + file.header)
-        digest.update(data)
-        return Adapter(digest.hexdigest()[:VERSION_DIGITS], self.weights(file, data, targets), num_bytes)
+        return num_bytes
 
     def weights(self, file: SafetensorsFile, data: bytearray, targets: Sequence[Target]) -> AdapterWeights:
         parts: dict[str, list[LowRankPart]] = {}
-        for module, _, scaling in targets:
-            down, up = tensor_names(module)
-            part = LowRankPart(self.scaled(file, down, data, 1.0), self.scaled(file, up, data, scaling), module.outs)
-            parts.setdefault(module.projection, []).append(part)
+        for target in targets:
+            names = tensor_names(target)
+            down, up = (self.scaled(file, name, data, s) for name, s in zip(names, (1.0, target.scaling), strict=True))
+            for place, part in zip(target.module.places, parts_of(target, down, up), strict=True):
+                parts.setdefault(place.projection, []).append(LowRankPart(*part, place.outs))
         return {projection: tuple(own) for projection, own in parts.items()}
 
     def scaled(self, file: SafetensorsFile, name: str, data: bytearray, scaling: float) -> Tensor:
@@ -114,50 +130,18 @@ def read_config(directory: AdapterDir) -> bytes:
     return content
 
 
-def tensor_names(module: Module) -> tuple[str, str]:
-    """Names in the file of down [r, in] and up [out, r]."""
-    return f"{PREFIX}{module.path}.lora_A.weight", f"{PREFIX}{module.path}.lora_B.weight"
-
-
 def num_bytes_of(targets: Sequence[Target], dtype: torch.dtype) -> int:
-    return sum(t.rank * (t.module.in_features + t.module.out_features) for t in targets) * dtype.itemsize
+    sizes = (t.rank * (t.module.in_features + t.module.out_features) * len(t.module.places) for t in targets)
+    return sum(sizes) * dtype.itemsize
 
 
-def check_tensors(file: SafetensorsFile, targets: Sequence[Target]) -> None:
-    """The file holds exactly the targets' pairs, in the shapes that model and configuration require."""
-    expected: dict[str, list[int]] = {}
-    for module, rank, _ in targets:
-        down, up = tensor_names(module)
-        expected |= {down: [rank, module.in_features], up: [module.out_features, rank]}
-    for name, shape in expected.items():
-        entry = file.entries.get(name)
-        if entry is None:
-            raise AdapterError(
-                f"{file.source}: tensor {name} is missing, though adapter_config.json targets its module. The two "
-                "files are not of the same adapter, or it was trained for another model.",
-                param="lora_path",
-            )
-        if entry.shape != shape:
-            raise AdapterError(
-                f"{file.source}: tensor {name} has shape {entry.shape}; rank and model say {shape}. The two files are "
-                "not of the same adapter, or it was trained for another model.",
-                param="lora_path",
-            )
-    if extra := sorted(file.entries.keys() - expected.keys()):
-        raise AdapterError(
-            f"{file.source} has {len(extra)} tensors that cannot be served, the first is {extra[0][:200]}: "
-            f"{reason_unsupported(extra[0])}.",
-            param="lora_path",
-        )
-
-
-def reason_unsupported(name: str) -> str:
-    for infix, reason in (
-        ("lora_embedding_", "LoRA of embeddings is not supported"),
-        ("lora_magnitude_vector", "DoRA is not supported"),
-        ("lm_head.", "adapters of lm_head are not supported"),
-        (".bias", "biases are not supported"),
-    ):
-        if infix in name:
-            return reason
-    return "adapter_config.json targets no such module of this model"
+def parts_of(target: Target, down: Tensor, up: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """down: [E * r, in], up: [out, r * E] -> of every expert, [r, in] and [out, r], with memory of their own: rows of
+    down are in order of experts first, columns of up of ranks first."""
+    count, rank = len(target.module.places), target.rank
+    if count == 1:
+        yield down, up
+        return
+    downs, ups = down.view(count, rank, -1), up.view(-1, rank, count)
+    for expert in range(count):
+        yield downs[expert].clone(), ups[:, :, expert].contiguous()

@@ -24,7 +24,6 @@ UNSUPPORTED = {
     "lora_bias": "biases of lora_B are not supported",
     "modules_to_save": "whole retrained modules are not supported; train without, or merge the adapter into the model",
     "trainable_token_indices": "retrained embeddings are not supported",
-    "target_parameters": "adapters of bare parameters are not supported",
     "fan_in_fan_out": "it is for Conv1D layers, which no served model has",
     "layer_replication": "it makes another model of more layers",
     "alora_invocation_tokens": "an activated LoRA begins in the middle of a prompt",
@@ -38,7 +37,7 @@ NO_EFFECT: tuple[Any, ...] = (None, False, "", "none", [], {})
 MODIFIES_BASE_WEIGHTS = ("pissa", "corda", "olora", "loftq", "lora_ga")
 """Initialisations that move a part of the base weight into the adapter, which fits only the residual weight."""
 IGNORED = {
-    *("task_type", "auto_mapping", "base_model_name_or_path", "revision", "peft_version", "inference_mode"),
+    *("task_type", "auto_mapping", "base_model_name_or_path", "revision", "inference_mode"),
     *("runtime_config", "lora_dropout", "megatron_config", "megatron_core", "loftq_config", "eva_config"),
     *("corda_config", "lora_ga_config", "velora_config", "qalora_group_size", "ensure_weight_tying"),
 }
@@ -55,7 +54,9 @@ class AdapterConfig(msgspec.Struct, frozen=True, kw_only=True):
     peft_type: str
     r: Rank
     lora_alpha: float
-    target_modules: Text | list[Text]
+    target_modules: Text | list[Text] | None = None
+    """None: no modules, which needs `target_parameters`."""
+    target_parameters: list[Text] | None = None
     exclude_modules: Text | list[Text] | None = None
     rank_pattern: dict[Text, Rank] | None = None
     alpha_pattern: dict[Text, float] | None = None
@@ -63,6 +64,7 @@ class AdapterConfig(msgspec.Struct, frozen=True, kw_only=True):
     layers_to_transform: int | list[int] | None = None
     layers_pattern: Text | list[Text] | None = None
     init_lora_weights: bool | str | None = None
+    peft_version: Text | None = None
 
 
 def parse_config(data: bytes, source: str) -> AdapterConfig:
@@ -110,6 +112,12 @@ def check_values(config: AdapterConfig, source: str) -> None:
     for alpha in (config.lora_alpha, *(config.alpha_pattern or {}).values()):
         if not math.isfinite(alpha):
             raise AdapterError(f"{source}: lora_alpha must be finite; got {alpha}.", param="lora_path")
+    if config.target_modules is None and not config.target_parameters:
+        raise AdapterError(
+            f"{source}: target_modules: must be a string of at most {MAX_PATTERN_LEN} characters or a list of strings, "
+            "where target_parameters is empty; got null.",
+            param="lora_path",
+        )
     selects_layers = config.layers_to_transform not in (None, []) or config.layers_pattern not in (None, "", [])
     if selects_layers and isinstance(config.target_modules, str):
         raise AdapterError(

@@ -1,11 +1,14 @@
-"""The linear layers that an adapter may change, by PEFT's path, and the slice of a fused projection that each one is.
+"""What an adapter may change, by PEFT's names, and which outputs of the model's projections each name stands for.
 
-Owns the mapping between a checkpoint's module tree and fused projections; knows nothing of files.
+Owns the mapping between module trees of checkpoints and fused projections; knows nothing of files. A linear map may
+have several names: ours, that of the checkpoint, and that of a parameter which holds the maps of all experts.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
+
+from specserve_lora.stored_names import named_by_checkpoint, named_by_class
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,31 +19,78 @@ HEAD, EMBEDDING = "lm_head", "model.embed_tokens"
 """Modules of every model that adapters may target and that are not supported."""
 BLOCKS = {
     **dict.fromkeys(("q_proj", "k_proj", "v_proj", "o_proj"), "self_attn"),
-    **dict.fromkeys(("gate_proj", "up_proj", "down_proj"), "mlp"),
+    **dict.fromkeys(("gate_proj", "up_proj", "down_proj", "gate"), "mlp"),
 }
 """Which block of a layer holds each part in all supported families."""
+ROUTER, EXPERT = "router", "experts"
+"""What follows the layer in the names of projections that only layers with experts have."""
+
+
+class Place(NamedTuple):
+    """Outputs of a projection."""
+
+    projection: str
+    outs: slice
 
 
 class Module(NamedTuple):
-    """One linear layer of the checkpoint: outputs `outs` of a projection."""
+    """A linear map; or that of every expert of a layer, in one parameter."""
 
     path: str
     """As in `model.named_modules()` of transformers."""
-    projection: str
-    outs: slice
+    parameter: str
+    """Which of the module's parameters it is."""
+    places: tuple[Place, ...]
+    """One; or one of every expert, in order."""
     in_features: int
     out_features: int
 
+    @property
+    def key(self) -> str:
+        """As in `model.named_parameters()`."""
+        return f"{self.path}.{self.parameter}"
 
-def modules_of(projections: Mapping[str, AdaptableProjection]) -> dict[str, Module]:
-    """By path, in the model's order."""
+
+class Modules(NamedTuple):
+    """What adapters may name, in the model's order."""
+
+    linear: Mapping[str, Module]
+    """By path: modules that are linear maps, which `target_modules` may name."""
+    parameters: Mapping[str, Module]
+    """By key: what `target_parameters` may name, those of linear maps among them."""
+
+
+def modules_of(projections: Mapping[str, AdaptableProjection]) -> Modules:
+    """Of the model's projections, by all their names."""
+    found = [module_of(path, [place], projections) for path, place in own_names(projections).items()]
+    linear, stacks = named_by_checkpoint(projections)
+    found += [module_of(path, places, projections) for path, places in linear.items()]
+    by_class = [
+        module_of(path, places, projections, parameter)
+        for (path, parameter), places in (stacks | named_by_class(projections)).items()
+    ]
+    return Modules({m.path: m for m in found}, {m.key: m for m in (*found, *by_class)})
+
+
+def own_names(projections: Mapping[str, AdaptableProjection]) -> dict[str, tuple[str, slice]]:
+    """Of every linear map, as the checkpoints of Llama have them, and those of Qwen3 where there are experts."""
     found = {}
     for name, projection in projections.items():
         if name == HEAD:
             continue
-        layer = name.rpartition(".")[0]
-        whole = projection.whole  # an adapter is for the whole model, whatever this process has of it
-        for part, outs in whole.parts.items():
-            path = f"model.{layer}.{BLOCKS[part]}.{part}"
-            found[path] = Module(path, name, outs, whole.in_features, outs.stop - outs.start)
+        layers, layer, *inside, _ = name.split(".")
+        for part, outs in projection.whole.parts.items():
+            found[".".join(("model", layers, layer, BLOCKS[part], *inside, part))] = (name, outs)
     return found
+
+
+def module_of(
+    path: str,
+    places: list[tuple[str, slice]],
+    projections: Mapping[str, AdaptableProjection],
+    parameter: str = "weight",
+) -> Module:
+    """places: projections and their outputs. An adapter is for the whole model, whatever this process has of it."""
+    name, outs = places[0]
+    made = tuple(Place(*place) for place in places)
+    return Module(path, parameter, made, projections[name].whole.in_features, outs.stop - outs.start)

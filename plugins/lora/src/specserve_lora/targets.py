@@ -1,10 +1,11 @@
-"""Which modules an adapter changes, at which rank and with which scaling: PEFT's matching rules.
+"""Which modules and parameters an adapter may change, at which rank and with which scaling: PEFT's matching rules.
 
 Owns the rules, which are those of PEFT 0.21. Knows nothing of files, nor of how a regular expression is run safely.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from specserve_lora.errors import AdapterError
@@ -12,64 +13,104 @@ from specserve_lora.modules import EMBEDDING, HEAD
 from specserve_lora.patterns import safe_matcher
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from specserve_lora.config import AdapterConfig
-    from specserve_lora.modules import Module
+    from specserve_lora.modules import Module, Modules
     from specserve_lora.patterns import MatchLayer
 
 ALL_LINEAR = "all-linear"
 UNSUPPORTED = (HEAD, EMBEDDING)
 ANY_LAYER_LIST = r".*?\.[^.]*\.(?P<layer>\d+)\."
 """The first numbered list in a path, whatever its name."""
+OF_EXPERTS_SINCE = (0, 19)
+"""PEFT's version that gave tensors of experts' parameters their layout: before, down and up were the other way round."""
 V = TypeVar("V")
 
 
 class Target(NamedTuple):
-    """A module that the adapter changes: down [rank, in], up [out, rank], times scaling."""
+    """What the adapter changes by one of its names: down [rank, in], up [out, rank], times scaling; of E experts,
+    down [E * rank, in] and up [out, rank * E]."""
 
     module: Module
     rank: int
     scaling: float
+    stem: str
+    """Of the tensors' names."""
+    is_parameter: bool
+    """`target_parameters` names it."""
 
 
-def targets_of(config: AdapterConfig, modules: Mapping[str, Module], max_rank: int, source: str) -> list[Target]:
-    """Every module that the adapter changes, in the model's order."""
-    match = safe_matcher(*patterns_of(config), [*UNSUPPORTED, *modules], source)
+def targets_of(config: AdapterConfig, modules: Modules, source: str) -> list[Target]:
+    """Every module and parameter that the configuration names, in the model's order: some by several names."""
+    parameters = targeted_parameters(config, modules.parameters)
+    check_layout(config, parameters, source)
+    paths = [*UNSUPPORTED, *modules.linear, *(module.key for module in parameters)]
+    match = safe_matcher(*patterns_of(config), paths, source)
     for path in UNSUPPORTED:
-        if is_targeted(config, path, match):
+        by_module = is_targeted(config, path, match)
+        if by_module or matches(config.target_parameters or (), f"{path}.weight", match):
+            field = "target_modules" if by_module else "target_parameters"
             raise AdapterError(
-                f"{source}: target_modules includes {path}, which is not supported; only the linear layers of "
+                f"{source}: {field} includes {path}, which is not supported; only the linear layers of "
                 "attention and MLP are. Train without it, or name it in exclude_modules.",
                 param="lora_path",
-                code="target_modules",
+                code=field,
             )
-    targets = [target_of(config, module, match) for path, module in modules.items() if is_targeted(config, path, match)]
+    targets = [
+        target_of(config, module, path, match)
+        for path, module in modules.linear.items()
+        if is_targeted(config, path, match)
+    ]
+    stems = stems_of(parameters)
+    targets += [
+        target_of(config, module, module.key, match)._replace(stem=stems[module.key], is_parameter=True)
+        for module in parameters
+    ]
     if not targets:
-        example = next(iter(modules), "none")
-        raise AdapterError(
-            f"{source}: target_modules = {str(config.target_modules)[:200]} matches no linear layer of this model, "
-            f"such as {example}. The adapter is for another model.",
-            param="lora_path",
-        )
-    check_ranks(targets, max_rank, source)
+        raise AdapterError(f"{source}: {nothing_matched(config, modules)}", param="lora_path")
     return targets
 
 
-def check_ranks(targets: Sequence[Target], max_rank: int, source: str) -> None:
-    widest = max(targets, key=lambda target: target.rank)
-    if widest.rank > max_rank:
+def check_layout(config: AdapterConfig, parameters: Iterable[Module], source: str) -> None:
+    version = re.match(r"(\d{1,9})\.(\d{1,9})", config.peft_version or "")
+    stacks = [module.key for module in parameters if len(module.places) > 1]
+    if version and stacks and tuple(map(int, version.groups())) < OF_EXPERTS_SINCE:
         raise AdapterError(
-            f"{source}: {widest.module.path} has rank {widest.rank}, and lora.max_rank allows {max_rank}.",
+            f"{source}: peft_version is {str(config.peft_version)[:20]}, which laid out tensors of experts' parameters, "
+            f"such as {stacks[0]}, otherwise than PEFT 0.19 and later do. Train it with a later PEFT.",
             param="lora_path",
-            code="max_rank",
+            code="peft_version",
         )
 
 
-def target_of(config: AdapterConfig, module: Module, match: MatchLayer) -> Target:
-    rank = first_match(config.rank_pattern or {}, module.path, config.r, match)
-    alpha = first_match(config.alpha_pattern or {}, module.path, config.lora_alpha, match)
-    return Target(module, rank, alpha / (rank**0.5 if config.use_rslora else rank))
+def nothing_matched(config: AdapterConfig, modules: Modules) -> str:
+    wanted = f"target_modules = {str(config.target_modules)[:200]}"
+    if config.target_parameters:
+        wanted += f", target_parameters = {str(config.target_parameters)[:200]}"
+    example = next(iter(modules.linear), "none")
+    return f"{wanted} matches no linear layer of this model, such as {example}. The adapter is for another model."
+
+
+def target_of(config: AdapterConfig, module: Module, name: str, match: MatchLayer) -> Target:
+    """name: what patterns are matched against."""
+    rank = first_match(config.rank_pattern or {}, name, config.r, match)
+    alpha = first_match(config.alpha_pattern or {}, name, config.lora_alpha, match)
+    return Target(module, rank, alpha / (rank**0.5 if config.use_rslora else rank), module.path, is_parameter=False)
+
+
+def targeted_parameters(config: AdapterConfig, parameters: Mapping[str, Module]) -> list[Module]:
+    """Neither excluded modules nor selected layers matter here."""
+    wanted = config.target_parameters or ()
+    return [module for key, module in parameters.items() if any(is_suffix(name, key) for name in wanted)]
+
+
+def stems_of(parameters: Iterable[Module]) -> dict[str, str]:
+    """By key. PEFT wraps a module once for each of its parameters, the first one innermost."""
+    keys: dict[str, list[str]] = {}
+    for module in parameters:
+        keys.setdefault(module.path, []).append(module.key)
+    return {key: path + ".base_layer" * outer for path, own in keys.items() for outer, key in enumerate(reversed(own))}
 
 
 def first_match(patterns: Mapping[str, V], path: str, default: V, match: MatchLayer) -> V:
@@ -80,7 +121,7 @@ def first_match(patterns: Mapping[str, V], path: str, default: V, match: MatchLa
 
 def is_targeted(config: AdapterConfig, path: str, match: MatchLayer) -> bool:
     wanted = config.target_modules
-    if config.exclude_modules and matches(config.exclude_modules, path, match):
+    if wanted is None or (config.exclude_modules and matches(config.exclude_modules, path, match)):
         return False
     if isinstance(wanted, str):
         return path not in UNSUPPORTED if wanted.lower() == ALL_LINEAR else matches(wanted, path, match)
@@ -92,7 +133,11 @@ def matches(names: str | Iterable[str], path: str, match: MatchLayer) -> bool:
     """A string is a regular expression for the whole path; a list holds paths, or suffixes of them after a dot."""
     if isinstance(names, str):
         return match("full", names, path) is not None
-    return any(path == name or path.endswith(f".{name}") for name in names)
+    return any(is_suffix(name, path) for name in names)
+
+
+def is_suffix(name: str, path: str) -> bool:
+    return path == name or path.endswith(f".{name}")
 
 
 def in_selected_layers(config: AdapterConfig, path: str, match: MatchLayer) -> bool:
