@@ -6,13 +6,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from adapter_reading import module
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_adapters import ALL
 
 from specserve_lora.config import AdapterConfig
 from specserve_lora.errors import AdapterError
-from specserve_lora.modules import Module
+from specserve_lora.modules import Modules
 from specserve_lora.patterns import TIMEOUT_SECONDS
 from specserve_lora.regex_worker import match_layer
 from specserve_lora.targets import is_targeted, target_of, targets_of
@@ -22,7 +23,8 @@ PATHS = [
     for layer in (0, 1, 11)
     for part in ALL
 ]
-MODULES = {path: Module(path, "p", slice(0, 8), 4, 8) for path in PATHS}
+MODULES = {path: module(path, 8, 4) for path in PATHS}
+NAMED = Modules(MODULES, {found.key: found for found in MODULES.values()})
 NAMES = [*ALL, "1.mlp.up_proj", "layers.0.self_attn.q_proj", PATHS[3], PATHS[12], "proj", "j", "mlp", ""]
 PATTERNS = [
     ".*_proj",
@@ -56,9 +58,7 @@ def test_targets_are_those_that_peft_finds(wanted, excluded, layers, layers_patt
     config = config_of(
         target_modules=wanted, exclude_modules=excluded, layers_to_transform=layers, layers_pattern=layers_pattern
     )
-    theirs = SimpleNamespace(
-        **{name: getattr(config, name) for name in config.__struct_fields__}, target_parameters=None
-    )
+    theirs = SimpleNamespace(**{name: getattr(config, name) for name in config.__struct_fields__})
     theirs.modules_to_save = None
     found = {path: check_target_module_exists(theirs, path) for path in PATHS}
     assert [path for path in PATHS if is_targeted(config, path, match_layer)] == [
@@ -76,7 +76,7 @@ def test_rank_and_alpha_of_a_module_are_those_of_pefts_first_pattern(patterns, r
     for path in PATHS:
         key = get_pattern_key(list(table), path)
         rank, alpha = table.get(key, 4), float(table[key] + 1) if key in table else 8.0
-        got = target_of(config, MODULES[path], match_layer)
+        got = target_of(config, MODULES[path], path, match_layer)
         assert (got.rank, got.scaling) == (rank, alpha / (rank**0.5 if rslora else rank))
 
 
@@ -88,16 +88,14 @@ def test_rank_and_alpha_of_a_module_are_those_of_pefts_first_pattern(patterns, r
     ({"target_modules": []}, "matches no linear layer"),
     ({"target_modules": "("}, r"'\(' is not a regular expression"),
     ({"rank_pattern": {"[": 3}}, "is not a regular expression"),
-    ({"r": 17}, "q_proj has rank 17, and lora.max_rank allows 16"),
-    ({"rank_pattern": {"1.self_attn.q_proj": 99}}, r"layers\.1\.self_attn\.q_proj has rank 99"),
 ], ids=str)  # fmt: skip
 def test_what_cannot_be_served_is_named(fields, said):
     with pytest.raises(AdapterError, match=said):
-        targets_of(config_of(**fields), MODULES, 16, "here")
+        targets_of(config_of(**fields), NAMED, "here")
 
 
 def test_all_linear_means_every_layer_and_not_the_head():
-    targets = targets_of(config_of(target_modules="ALL-linear"), MODULES, 16, "here")
+    targets = targets_of(config_of(target_modules="ALL-linear"), NAMED, "here")
     assert [t.module.path for t in targets] == PATHS
 
 
@@ -119,8 +117,8 @@ def test_patterns_match_the_same_in_the_worker_process(wanted, excluded, ranks, 
     )
     targeted = [path for path in ("lm_head", "model.embed_tokens", *MODULES) if is_targeted(config, path, match_layer)]
     if targeted and targeted[0] in MODULES:
-        expected = [target_of(config, MODULES[path], match_layer) for path in targeted]
-        assert targets_of(config, MODULES, 64, "here") == expected
+        expected = [target_of(config, MODULES[path], path, match_layer) for path in targeted]
+        assert targets_of(config, NAMED, "here") == expected
 
 
 @pytest.mark.parametrize("fields", [
@@ -132,4 +130,4 @@ def test_patterns_match_the_same_in_the_worker_process(wanted, excluded, ranks, 
 def test_patterns_that_take_too_long_are_refused(fields, monkeypatch):
     monkeypatch.setattr("specserve_lora.patterns.TIMEOUT_SECONDS", TIMEOUT_SECONDS / 10)
     with pytest.raises(AdapterError, match=r"its patterns take more than 0\.5 seconds"):
-        targets_of(config_of(**fields), MODULES, 64, "here")
+        targets_of(config_of(**fields), NAMED, "here")

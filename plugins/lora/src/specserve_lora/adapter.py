@@ -16,7 +16,7 @@ from specserve.api import LowRankPart
 from specserve_lora.adapter_dir import CONFIG, WEIGHTS
 from specserve_lora.config import parse_config
 from specserve_lora.errors import AdapterError
-from specserve_lora.file_targets import targets_in, tensor_names
+from specserve_lora.file_targets import check_tensors, targets_in, tensor_names
 from specserve_lora.safetensors_file import SafetensorsFile
 from specserve_lora.targets import targets_of
 
@@ -66,6 +66,7 @@ class AdapterReader:
             targets = targets_in(file, candidates)
             self.check_ranks(targets, source)
             num_bytes = self.check_memory(targets, directory)
+            check_tensors(file, targets)
             data = file.read()
         digest = hashlib.sha256(len(content).to_bytes(8, "little") + content + file.header)
         digest.update(data)

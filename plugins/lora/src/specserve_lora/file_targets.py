@@ -45,8 +45,8 @@ class ChangedOutputs:
 
 
 def targets_in(file: SafetensorsFile, candidates: Sequence[Target]) -> list[Target]:
-    """Those that the adapter changes, each by one name. Raises AdapterError where a tensor is missing, has another
-    shape or belongs to none of them, and where an output is changed twice."""
+    """Those that the adapter changes, each by one name. Raises AdapterError where there are none, and where an output
+    is changed twice."""
     there = [target for target in candidates if any(name in file.entries for name in tensor_names(target))]
     changed, kinds = ChangedOutputs(), {kind_of(target) for target in there}
     for target in there:
@@ -61,7 +61,12 @@ def targets_in(file: SafetensorsFile, candidates: Sequence[Target]) -> list[Targ
         if kind_of(target) in (*kinds, None) and not changed.find(target):
             there.append(target)
             changed.add(target)
-    check_tensors(file, there)
+    if not there:
+        raise AdapterError(
+            f"{file.source} has no tensors of the modules that adapter_config.json targets. The two files are not of "
+            "the same adapter, or it was trained for another model.",
+            param="lora_path",
+        )
     return there
 
 
@@ -80,11 +85,6 @@ def check_tensors(file: SafetensorsFile, targets: Sequence[Target]) -> None:
         raise AdapterError(
             f"{file.source} has {len(extra)} tensors that cannot be served, the first is {extra[0][:200]}: "
             f"{reason_unsupported(extra[0])}.",
-            param="lora_path",
-        )
-    if not targets:
-        raise AdapterError(
-            f"{file.source} has no tensors, though adapter_config.json targets modules of this model.",
             param="lora_path",
         )
 

@@ -24,7 +24,7 @@ UNSUPPORTED = (HEAD, EMBEDDING)
 ANY_LAYER_LIST = r".*?\.[^.]*\.(?P<layer>\d+)\."
 """The first numbered list in a path, whatever its name."""
 OF_EXPERTS_SINCE = (0, 19)
-"""PEFT's version that gave tensors of experts' parameters their layout: before, down and up were the other way round."""
+"""PEFT's version that gave tensors of experts' parameters their layout: before, down and up had each other's sizes."""
 V = TypeVar("V")
 
 
@@ -77,8 +77,8 @@ def check_layout(config: AdapterConfig, parameters: Iterable[Module], source: st
     stacks = [module.key for module in parameters if len(module.places) > 1]
     if version and stacks and tuple(map(int, version.groups())) < OF_EXPERTS_SINCE:
         raise AdapterError(
-            f"{source}: peft_version is {str(config.peft_version)[:20]}, which laid out tensors of experts' parameters, "
-            f"such as {stacks[0]}, otherwise than PEFT 0.19 and later do. Train it with a later PEFT.",
+            f"{source}: peft_version is {str(config.peft_version)[:20]}, and tensors of experts' parameters, such as "
+            f"{stacks[0]}, are read as PEFT 0.19 and later lay them out. Train the adapter with a later PEFT.",
             param="lora_path",
             code="peft_version",
         )

@@ -15,7 +15,7 @@ from specserve.api.batch import LoraPlan, Segment
 from specserve_tensor_parallel.messages import SentPart, SentTensor
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from torch import Tensor
 
@@ -29,15 +29,19 @@ BASE_MODEL = -1
 
 def cut_adapter(weights: AdapterWeights, shares: Shares) -> dict[str, tuple[LowRankPart, ...]]:
     """A rank's part of an adapter for the whole model."""
-    return {name: tuple(cut_part(name, part, shares) for part in parts) for name, parts in weights.items()}
+    return {
+        name: tuple(own for part in parts for own in cut_part(name, part, shares)) for name, parts in weights.items()
+    }
 
 
-def cut_part(projection: str, part: LowRankPart, shares: Shares) -> LowRankPart:
+def cut_part(projection: str, part: LowRankPart, shares: Shares) -> Iterator[LowRankPart]:
+    """One for each of the checkpoint's maps whose outputs the part changes."""
     fused = projection.rpartition(".")[2]
     if fused in shares.columns:
-        return part._replace(down=part.down[:, shares.columns[fused]].contiguous())
-    rows, outs = shares.outputs(fused, part.outs)
-    return LowRankPart(part.down, part.up[rows].contiguous(), outs)
+        yield part._replace(down=part.down[:, shares.columns[fused]].contiguous())
+        return
+    for rows, outs in shares.outputs(fused, part.outs):
+        yield LowRankPart(part.down, part.up[rows].contiguous(), outs)
 
 
 def sent(weights: AdapterWeights) -> dict[str, list[SentPart]]:

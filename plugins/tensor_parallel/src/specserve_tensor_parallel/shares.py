@@ -13,6 +13,8 @@ import msgspec
 from specserve.api import ConfigError, TensorPart
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from specserve.api.models import ModelConfig
 
 BY_ROWS = ("gate_proj", "up_proj")
@@ -84,17 +86,19 @@ class Shares:
             return TensorPart(columns=self.columns[module])
         return TensorPart()
 
-    def outputs(self, fused: str, whole: slice) -> tuple[slice, slice]:
-        """Of outputs `whole` of a fused projection, which are one of the checkpoint's maps: the rows of that map that
-        this rank has, and where they are among its own outputs."""
+    def outputs(self, fused: str, whole: slice) -> Iterator[tuple[slice, slice]]:
+        """Of outputs `whole` of a fused projection, which are one of the checkpoint's maps, or several that follow each
+        other: of each map, which of these outputs this rank has, and where they are among its own."""
         begin = first = 0
         for name in FUSED[fused]:
             rows = self.rows[name]
-            count = rows.stop - rows.start
-            if begin == whole.start:
-                return rows, slice(first, first + count)
-            begin, first = begin + self.sizes[name], first + count
-        raise AssertionError(f"{fused} has no map whose outputs begin at {whole.start}")
+            end, last = begin + self.sizes[name], first + rows.stop - rows.start
+            if whole.start <= begin and end <= whole.stop:
+                at = begin - whole.start
+                yield slice(at + rows.start, at + rows.stop), slice(first, last)
+            else:
+                assert end <= whole.start or whole.stop <= begin, f"outputs {whole} of {fused} are no maps of its own"
+            begin, first = end, last
 
     def numbers(self, config: ModelConfig) -> ModelConfig:
         """The heads and widths of this rank."""
