@@ -25,7 +25,8 @@ ALL = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_pro
 def linear_shapes(model: Path) -> dict[str, tuple[int, int]]:
     """(out, in) by module path."""
     shapes = expected_shapes(read_config(model))
-    return {n.removesuffix(".weight"): s for n, s in shapes.items() if n.endswith("_proj.weight")}
+    linear = ("_proj.weight", "mlp.gate.weight")
+    return {n.removesuffix(".weight"): s for n, s in shapes.items() if n.endswith(linear)}
 
 
 def tensors_of(shapes: Mapping[str, tuple[int, int]], rank: int, *, seed: int = 0, size: float = 0.3) -> dict[str, Any]:
