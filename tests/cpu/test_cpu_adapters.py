@@ -103,10 +103,19 @@ def test_layers_with_adapters_have_the_bits_of_the_pieces(
     ("llama", {"attention_bias": True, "mlp_bias": True}),
     ("mistral", {"sliding_window": 16}),
     ("qwen3", {"head_dim": 64, "num_key_value_heads": 1}),
+    ("qwen3_moe", {"num_hidden_layers": 3, "mlp_only_layers": [1], "num_experts_per_tok": 4}),
+    ("olmoe", {}),
+    ("granitemoe", {}),
+    ("mixtral", {"num_local_experts": 7}),
 ])  # fmt: skip
-def test_other_families_take_adapters_too(tmp_path: Path, architecture: str, extra: dict[str, Any]) -> None:
+@each_dtype
+def test_other_families_take_adapters_too(
+    tmp_path: Path, architecture: str, extra: dict[str, Any], dtype: torch.dtype
+) -> None:
+    """Experts' and routers', too."""
     model = write_checkpoint(tmp_path, architecture=architecture, **extra)
-    fused, pieces = (engine_with_adapters(model) for _ in range(2))
+    fused, pieces = (engine_with_adapters(model, dtype=str(dtype).partition(".")[2], threads=2) for _ in range(2))
+    assert isinstance(fused.runner.passes, FusedPass)
     pieces.runner.passes = TiledPass(pieces.runner.model, pieces.runner.attention, None)
     requests = requests_with_adapters("a", "", "b")
     assert run_requests(fused, requests).decided() == run_requests(pieces, requests).decided()

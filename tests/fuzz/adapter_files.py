@@ -15,19 +15,21 @@ from specserve.models.tensor_names import expected_shapes
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from specserve.models.config import ModelConfig
+
 ALL = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+PARAMETERS = ("gate_up_proj", "down_proj")
 TARGETS = (ALL, ("q_proj", "v_proj"), ("o_proj",), ("up_proj",), ("gate_proj", "k_proj", "down_proj"))
 
 
 def write_adapter(path: Path, model: Path, seed: int) -> Path:
     """The directory of an adapter for the checkpoint in `model`."""
-    rng = random.Random(seed)
-    raw = draw_config(rng, read_config(model).num_layers)
+    rng, config = random.Random(seed), read_config(model)
+    raw = draw_config(rng, config.num_layers) | draw_experts(rng, config)
     dtype = rng.choice((torch.float32, torch.bfloat16, torch.float16))
     generator = torch.Generator().manual_seed(seed)
     tensors: dict[str, torch.Tensor] = {}
-    for module, (rows, columns) in adapted_modules(model, raw).items():
-        rank = raw.get("rank_pattern", {}).get(module.rpartition(".")[2], raw["r"])
+    for module, (rows, columns, rank) in {**adapted_modules(model, raw), **adapted_parameters(config, raw)}.items():
         down = torch.randn(rank, columns, generator=generator) / columns**0.5
         up = torch.randn(rows, rank, generator=generator) * 0.7 / rank**0.5
         tensors[f"base_model.model.{module}.lora_A.weight"] = down.to(dtype)
@@ -57,13 +59,42 @@ def draw_config(rng: random.Random, num_layers: int) -> dict[str, Any]:
     return raw
 
 
-def adapted_modules(model: Path, raw: dict[str, Any]) -> dict[str, tuple[int, int]]:
-    """(out, in) by the path of every module that the adapter changes."""
+def draw_experts(rng: random.Random, config: ModelConfig) -> dict[str, Any]:
+    """Of adapter_config.json, where the model has experts: as modules they have the names of plain layers."""
+    if config.experts is None or rng.random() < 0.4:
+        return {}
+    return {"target_parameters": rng.choice((PARAMETERS, PARAMETERS[:1], PARAMETERS[1:]))}
+
+
+def adapted_parameters(config: ModelConfig, raw: dict[str, Any]) -> dict[str, tuple[int, int, int]]:
+    """(out, in, rank of all experts) by the stem of the tensors' names."""
+    names, experts = raw.get("target_parameters", ()), config.experts
+    if experts is None or not names:
+        return {}
+    sizes = {"gate_up_proj": (2 * experts.inner_size, config.hidden_size)}
+    sizes["down_proj"] = (config.hidden_size, experts.inner_size)
+    stacks = {}
+    for layer in (index for index, there in enumerate(experts.layers) if there):
+        for outer, name in enumerate(reversed(names)):
+            stem = f"model.layers.{layer}.mlp.experts{'.base_layer' * outer}"
+            stacks[stem] = (*sizes[name], rank_of(raw, name) * experts.count)
+    return stacks
+
+
+def rank_of(raw: dict[str, Any], name: str) -> int:
+    rank: int = raw.get("rank_pattern", {}).get(name, raw["r"])
+    return rank
+
+
+def adapted_modules(model: Path, raw: dict[str, Any]) -> dict[str, tuple[int, int, int]]:
+    """(out, in, rank) by the path of every module that the adapter changes. No experts where they are parameters."""
     layers = raw.get("layers_to_transform")
     modules = {}
     for name, shape in expected_shapes(read_config(model)).items():
         module, _, last = name.rpartition(".")
-        wanted = last == "weight" and module.rpartition(".")[2] in raw["target_modules"]
+        own = module.rpartition(".")[2]
+        wanted = last == "weight" and own in raw["target_modules"]
+        wanted &= not (".experts." in module and raw.get("target_parameters"))
         if wanted and (layers is None or int(module.split(".")[2]) in layers):
-            modules[module] = shape
+            modules[module] = (*shape, rank_of(raw, own))
     return modules

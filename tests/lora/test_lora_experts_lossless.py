@@ -9,7 +9,8 @@ from expert_adapters import MODELS, write_model, write_per_expert, write_stacked
 from test_lora_lossless import assert_lossless, spread
 from toy_adapters import lora_engine, under
 
-from specserve_workbench.testing.engines import run, run_requests, verify_everything
+from specserve_workbench.testing import engines
+from specserve_workbench.testing.engines import run_requests, verify_everything
 from specserve_workbench.testing.requests import toy_request, varied_requests
 
 if TYPE_CHECKING:
@@ -45,11 +46,12 @@ def test_noisy_drafts_change_nothing(model, tmp_path, dtype):
 @pytest.mark.usefixtures("each_kernel_set")
 @pytest.mark.parametrize("options", [
     {"max_num_batched_tokens": 24},
-    {"kv_memory": "440K"},
+    {"kv_memory": "600K"},
     {"threads": 2, "block_size": 1},
 ], ids=lambda o: ",".join(f"{k}={v}" for k, v in o.items()))  # fmt: skip
 def test_noisy_drafts_change_nothing_in_small_chunks_and_after_preemption(qwen3_moe, tmp_path, options):
-    assert_lossless(qwen3_moe, adapters_of(tmp_path, qwen3_moe), varied_requests(18, seed=4), **options)
+    run = assert_lossless(qwen3_moe, adapters_of(tmp_path, qwen3_moe), varied_requests(24, seed=3), **options)
+    assert bool(run.metrics.num_preemptions) == ("kv_memory" in options)
 
 
 @pytest.mark.usefixtures("each_kernel_set")
@@ -63,7 +65,9 @@ def test_each_request_gets_what_it_gets_alone(qwen3_moe, tmp_path, dtype):
     together = run_requests(engine, requests).decided()
     for request in requests:
         assert run_requests(engine, [request]).decided()[request.request_id] == together[request.request_id]
-    of_base = run(qwen3_moe, [r for r, name in zip(plain, names, strict=True) if name is None], **options).decided()
+    of_base = engines.run(
+        qwen3_moe, [r for r, name in zip(plain, names, strict=True) if name is None], **options
+    ).decided()
     assert all(together[name] == alone for name, alone in of_base.items())
 
 
@@ -89,4 +93,5 @@ def test_drafters_beside_adapters_of_experts_change_nothing(qwen3_moe, toy_model
     for _ in range(2):  # the second time ngram has seen the answers
         assert run_requests(engine, requests).decided() == expected
     assert engine.metrics.num_draft_tokens > 100
+    assert beside == "eagle" or engine.metrics.num_accepted_tokens > 100
     assert not engine.metrics.drafter_faults

@@ -18,6 +18,7 @@ def spread(adapters, count):
 
 
 def assert_lossless(model, adapters, requests, **options):
+    """Returns the run with drafts."""
     plain, store = lora_engine(model, adapters, **options)
     expected = run_requests(plain, under(store, requests, spread(adapters, len(requests))))
     drafter = NoisyDrafter(expected.tokens(), p=0.7, max_width=16, vocab_size=TOY_VOCAB)
@@ -29,6 +30,7 @@ def assert_lossless(model, adapters, requests, **options):
     assert guessed.decided() == expected.decided()
     good, drafted = accepted(guessed)
     assert 0.15 < good / drafted < 0.9
+    return guessed
 
 
 @pytest.mark.usefixtures("each_kernel_set")

@@ -11,8 +11,8 @@ ROPES = ("default", "linear", "dynamic", "llama3", "yarn", "longrope")
 
 
 KINDS = ("sliding_attention", "full_attention")
-WITHOUT_WINDOWS = ("llama", "granite", "olmo2")
-OF_TWO_KINDS = ("gemma2", "gemma3_text", "ministral", "olmo3")
+WITHOUT_WINDOWS = ("llama", "granite", "granitemoe", "olmo2", "olmoe")
+OF_TWO_KINDS = ("gemma2", "gemma3_text", "gpt_oss", "ministral", "olmo3")
 
 
 def draw_windows(rng: random.Random, family: str, num_layers: int) -> dict[str, Any]:
@@ -21,7 +21,7 @@ def draw_windows(rng: random.Random, family: str, num_layers: int) -> dict[str, 
     kinds = {"layer_types": [rng.choice(KINDS) for _ in range(num_layers)]}
     if family in WITHOUT_WINDOWS:
         return {}
-    if family in ("mistral", "ministral3", "phi3"):
+    if family in ("mistral", "ministral3", "mixtral", "phi3"):
         return {"sliding_window": rng.choice((window, window, None))}
     if family in OF_TWO_KINDS:
         return {"sliding_window": window, **kinds}
