@@ -5,8 +5,9 @@ from __future__ import annotations
 import gc
 
 import pytest
+from expert_adapters import write_per_expert, write_stacked
 from rank_engines import ranks_of
-from toy_adapters import lora_engine, lora_of, lora_options, under, write_adapter, write_adapters
+from toy_adapters import lora_engine, lora_of, lora_options, tensors_of, under, write_adapter, write_adapters
 
 from specserve_lora.adapter_dir import unconfined_dir
 from specserve_tensor_parallel.messages import FreeAdapter
@@ -31,6 +32,31 @@ def test_adapters_have_the_effect_that_they_have_on_one_rank(tmp_path, ranks, ar
         base = run_requests(engine, requests).tokens()
     assert got == expected
     assert sum(got[name] != base[name] for name in got) > 5, "adapters change most texts"
+
+
+@pytest.mark.parametrize("architecture", ["phi3", "qwen3_moe"])
+def test_one_part_over_several_maps_reaches_each_of_them(tmp_path, architecture):
+    """Adapters of Phi-3's fused maps, and of the parameters that hold all experts; beside one of each map."""
+    model = write_checkpoint(tmp_path / "model", architecture=architecture)
+    if architecture == "phi3":
+        shapes = {
+            f"model.layers.{layer}.{name}": (rows, 128)
+            for layer in (0, 1)
+            for name, rows in (("self_attn.qkv_proj", 256), ("mlp.gate_up_proj", 640))
+        }
+        fused = write_adapter(tmp_path / "fused", model, targets=["qkv_proj", "gate_up_proj"], rank=5,
+                              tensors=tensors_of(shapes, 5, size=0.6))  # fmt: skip
+        apart = write_adapter(tmp_path / "apart", model, seed=3)
+    else:
+        fused, apart = write_stacked(tmp_path / "fused", model), write_per_expert(tmp_path / "apart", model, seed=3)
+    adapters, requests = {"fused": fused, "apart": apart}, varied_requests(9, seed=2)
+    names = [[None, *adapters][i % 3] for i in range(9)]
+    alone, store = lora_engine(model, adapters)
+    expected = run_requests(alone, under(store, requests, names)).tokens()
+    with ranks_of(model, 2, ("lora",), lora_options(adapters)) as engine:
+        assert run_requests(engine, under(lora_of(engine), requests, names)).tokens() == expected
+        base = run_requests(engine, requests).tokens()
+    assert sum(expected[name] != base[name] for name in base) > 3, "adapters change most texts"
 
 
 def record_sent(ranks):

@@ -39,12 +39,6 @@ def test_a_norm_of_all_heads_is_not_divided(tmp_path):
         make_engine(model, **rank_options(2))
 
 
-def test_mixtures_of_experts_are_not_divided(tmp_path):
-    model = write_checkpoint(tmp_path / "model", architecture="qwen3_moe")
-    with pytest.raises(ConfigError, match=r"this model has mixtures of experts; got 2\..*allows none but 1"):
-        make_engine(model, **rank_options(2))
-
-
 def test_fewer_columns_than_ranks_are_refused(tmp_path):
     model = write_checkpoint(tmp_path / "model", intermediate_size=3)
     with pytest.raises(ConfigError, match="a part of the inner width 3"):
@@ -97,10 +91,17 @@ def test_shares_of_all_ranks_are_all_in_order(size, ranks):
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
-def test_every_number_of_a_checkpoint_is_read_by_some_rank(tmp_path, ranks):
-    """By one rank: except norms, and key heads that several ranks share."""
-    model = write_checkpoint(tmp_path / "model", attention_bias=True, mlp_bias=True, intermediate_size=321)
+@pytest.mark.parametrize("family", [
+    {"attention_bias": True, "mlp_bias": True, "intermediate_size": 321},
+    {"architecture": "qwen3_moe", "moe_intermediate_size": 401, "mlp_only_layers": [1]},
+], ids=["llama", "qwen3_moe"])  # fmt: skip
+def test_every_number_of_a_checkpoint_is_read_by_some_rank(tmp_path, family, ranks):
+    """By one rank: except norms, routers, and key heads that several ranks share."""
+    model = write_checkpoint(tmp_path / "model", **family)
     config = read_config(model)
+    if config.experts is not None:
+        parts = [Shares(config, rank, ranks).numbers(config).experts for rank in range(ranks)]
+        assert sum(part.inner_size for part in parts if part) == config.experts.inner_size
     for name, shape in expected_shapes(config).items():
         counts = torch.zeros(shape, dtype=torch.int64)
         for rank in range(ranks):
@@ -109,5 +110,6 @@ def test_every_number_of_a_checkpoint_is_read_by_some_rank(tmp_path, ranks):
                 own = counts[tuple(part)[: len(shape)]]
                 assert own.shape == part.shape_of(shape)
                 own += 1
-        shared = ranks if "norm" in name else 2 if ranks == 4 and ("k_proj" in name or "v_proj" in name) else 1
+        whole = "norm" in name or name.endswith("mlp.gate.weight")
+        shared = ranks if whole else 2 if ranks == 4 and ("k_proj" in name or "v_proj" in name) else 1
         assert counts.unique().tolist() == [shared], name

@@ -77,3 +77,11 @@ def test_a_rank_has_the_sinks_of_its_query_heads(tmp_path):
     config = read_config(path, [FAMILY])
     parts = [Shares(config, rank, 2).tensor("model.layers.1.self_attn.sinks") for rank in range(2)]
     assert parts == [TensorPart(slice(0, 3)), TensorPart(slice(3, 6))]
+
+
+@pytest.mark.parametrize("kernels", ["cpu", "torch"])
+def test_experts_are_divided_by_their_own_width(tmp_path, kernels):
+    """One layer is plain, and narrower."""
+    more = {"moe_intermediate_size": 400, "mlp_only_layers": [1]}
+    model = write_checkpoint(tmp_path / "model", architecture="qwen3_moe", **more)
+    assert_same_as_one_rank(model, GREEDY, default_plugins=kernels == "cpu")

@@ -13,6 +13,7 @@ import torch
 from specserve.api import LowRankPart
 from specserve.api.batch import LoraPlan, Segment
 from specserve_tensor_parallel.messages import SentPart, SentTensor
+from specserve_tensor_parallel.shares import FUSED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -36,12 +37,14 @@ def cut_adapter(weights: AdapterWeights, shares: Shares) -> dict[str, tuple[LowR
 
 def cut_part(projection: str, part: LowRankPart, shares: Shares) -> Iterator[LowRankPart]:
     """One for each of the checkpoint's maps whose outputs the part changes."""
-    fused = projection.rpartition(".")[2]
-    if fused in shares.columns:
-        yield part._replace(down=part.down[:, shares.columns[fused]].contiguous())
-        return
-    for rows, outs in shares.outputs(fused, part.outs):
-        yield LowRankPart(part.down, part.up[rows].contiguous(), outs)
+    own, columns = projection.rpartition(".")[2], shares.cuts(projection).columns
+    if own in columns:
+        yield part._replace(down=part.down[:, columns[own]].contiguous())
+    elif own in FUSED:
+        for rows, outs in shares.outputs(projection, part.outs):
+            yield LowRankPart(part.down, part.up[rows].contiguous(), outs)
+    else:
+        yield part
 
 
 def sent(weights: AdapterWeights) -> dict[str, list[SentPart]]:

@@ -6,19 +6,21 @@ ranks, several ranks have the same one. Knows nothing about processes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from specserve.api import ConfigError, TensorPart
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from specserve.api.models import ModelConfig
 
 BY_ROWS = ("gate_proj", "up_proj")
 FUSED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": BY_ROWS}
+EXPERTS = ".experts."
+"""In the names of tensors and projections of experts. A router is whole on every rank."""
 ENDS = ("embed_tokens", "lm_head")
 
 
@@ -46,11 +48,27 @@ def problem(config: ModelConfig, ranks: int) -> str:
         return f"ranks have the same number of key heads, or share them evenly; this model has {keys}"
     if config.qk_norm and config.qk_norm_of == "all heads" and ranks > 1:
         return "each rank has some heads, and this model norms the queries of all heads together"
-    if config.experts is not None and ranks > 1:
-        return "each rank has a part of every layer's one MLP, and this model has mixtures of experts"
-    if min(config.intermediate_size, config.vocab_size) < ranks:
-        return f"each rank has a part of the inner width {config.intermediate_size} and of the vocabulary"
+    inner = min(config.intermediate_size, config.experts.inner_size if config.experts else config.intermediate_size)
+    if min(inner, config.vocab_size) < ranks:
+        return f"each rank has a part of the inner width {inner} and of the vocabulary"
     return ""
+
+
+class Cuts(NamedTuple):
+    """What a rank has of the linear maps of a layer, or of an expert, by their names."""
+
+    rows: Mapping[str, slice]
+    columns: Mapping[str, slice]
+    sizes: Mapping[str, int]
+    """Outputs of the whole maps."""
+
+    def of_inner(self, size: int, own: slice) -> Cuts:
+        """With an MLP of another width."""
+        return Cuts(
+            {**self.rows, **dict.fromkeys(BY_ROWS, own)},
+            {**self.columns, "down_proj": own},
+            {**self.sizes, **dict.fromkeys(BY_ROWS, size)},
+        )
 
 
 class Shares:
@@ -65,46 +83,53 @@ class Shares:
         self.vocabulary = [share(config.vocab_size, each, ranks) for each in range(ranks)]
         """Of every rank."""
         of_heads = {"q_proj": self.queries, "k_proj": self.keys, "v_proj": self.keys}
-        self.rows = {name: slice(heads.start * size, heads.stop * size) for name, heads in of_heads.items()}
-        self.rows |= dict.fromkeys(BY_ROWS, self.inner) | dict.fromkeys(ENDS, self.vocabulary[rank])
-        widths = {"q_proj": config.num_heads * size, **dict.fromkeys(("k_proj", "v_proj"), config.num_kv_heads * size)}
-        self.sizes = widths | dict.fromkeys(BY_ROWS, config.intermediate_size)
-        """Outputs of the whole maps."""
-        self.columns = {"o_proj": self.rows["q_proj"], "down_proj": self.inner}
+        rows = {name: slice(heads.start * size, heads.stop * size) for name, heads in of_heads.items()}
+        sizes = {"q_proj": config.num_heads * size, **dict.fromkeys(("k_proj", "v_proj"), config.num_kv_heads * size)}
+        of_attention = Cuts(rows | dict.fromkeys(ENDS, self.vocabulary[rank]), {"o_proj": rows["q_proj"]}, sizes)
+        self.plain = self.of_expert = of_attention.of_inner(config.intermediate_size, self.inner)
+        if config.experts is not None:
+            width = config.experts.inner_size
+            self.of_expert = self.plain.of_inner(width, share(width, rank, ranks))
+
+    def cuts(self, name: str) -> Cuts:
+        """Of a tensor or a projection."""
+        return self.of_expert if EXPERTS in name else self.plain
 
     def tensor(self, name: str) -> TensorPart | None:
         """What this rank has of the checkpoint's tensor; None: nothing. The bias of a sum is the first rank's."""
         stem, _, kind = name.rpartition(".")
         if kind == "sinks":
             return TensorPart(self.queries)
-        module = stem.rpartition(".")[2]
-        if module in self.rows:
-            return TensorPart(self.rows[module])
-        if module in self.columns:
+        module, cuts = stem.rpartition(".")[2], self.cuts(stem)
+        if module in cuts.rows:
+            return TensorPart(cuts.rows[module])
+        if module in cuts.columns:
             if kind == "bias":
                 return None if self.rank else TensorPart()
-            return TensorPart(columns=self.columns[module])
+            return TensorPart(columns=cuts.columns[module])
         return TensorPart()
 
-    def outputs(self, fused: str, whole: slice) -> Iterator[tuple[slice, slice]]:
+    def outputs(self, projection: str, whole: slice) -> Iterator[tuple[slice, slice]]:
         """Of outputs `whole` of a fused projection, which are one of the checkpoint's maps, or several that follow each
         other: of each map, which of these outputs this rank has, and where they are among its own."""
-        begin = first = 0
-        for name in FUSED[fused]:
-            rows = self.rows[name]
-            end, last = begin + self.sizes[name], first + rows.stop - rows.start
+        cuts, begin, first = self.cuts(projection), 0, 0
+        for name in FUSED[projection.rpartition(".")[2]]:
+            rows = cuts.rows[name]
+            end, last = begin + cuts.sizes[name], first + rows.stop - rows.start
             if whole.start <= begin and end <= whole.stop:
                 at = begin - whole.start
                 yield slice(at + rows.start, at + rows.stop), slice(first, last)
             else:
-                assert end <= whole.start or whole.stop <= begin, f"outputs {whole} of {fused} are no maps of its own"
+                assert end <= whole.start or whole.stop <= begin, f"outputs {whole} are no maps of {projection}"
             begin, first = end, last
 
     def numbers(self, config: ModelConfig) -> ModelConfig:
         """The heads and widths of this rank."""
+        own, experts = self.of_expert.columns["down_proj"], config.experts
         return msgspec.structs.replace(
             config,
             num_heads=self.queries.stop - self.queries.start,
             num_kv_heads=self.keys.stop - self.keys.start,
             intermediate_size=self.inner.stop - self.inner.start,
+            experts=experts and msgspec.structs.replace(experts, inner_size=own.stop - own.start),
         )
