@@ -106,6 +106,14 @@ def test_peft_turns_modules_of_experts_into_what_we_serve(family, tmp_path):
     assert_parity(model, write_per_expert(tmp_path / "adapter", model))
 
 
+@pytest.mark.parametrize("modules", [[], None])
+def test_parameters_need_no_modules(qwen3_moe, tmp_path, modules):
+    """PEFT writes either for none."""
+    named = write_stacked(tmp_path / "named", qwen3_moe, target_modules=["no_such_module"])
+    adapter = write_stacked(tmp_path / "adapter", qwen3_moe, target_modules=modules)
+    assert torch.equal(our_logits(qwen3_moe, adapter), our_logits(qwen3_moe, named))
+
+
 def test_granites_own_stacks_are_parameters(tmp_path):
     """As transformers 4 has them, with the router as a linear map."""
     model = write_model(tmp_path / "model", "granitemoe")
