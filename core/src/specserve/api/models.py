@@ -6,7 +6,7 @@ from specserve.models.config import ModelConfig, Multipliers, SwigluClamp
 from specserve.models.decoder import DecoderLayer, DecoderModel, DecoderWeights, Rotation
 from specserve.models.draft_head import DraftHead, TargetNorm
 from specserve.models.experts_config import ExpertsConfig
-from specserve.models.family import LayerTraits, ModelFamily, StoredAs
+from specserve.models.family import LayerTraits, ModelFamily
 from specserve.models.lowrank_delta import LowRankDelta
 from specserve.models.mlp import DenseMlp, MixtureOfExperts, Mlp, dense_mlp
 from specserve.models.part import WHOLE_MODEL, ModelPart
@@ -25,6 +25,7 @@ from specserve.models.weight_format import (
     WeightSource,
     expect,
 )
+from specserve.protocols.part import StoredAs
 from specserve.protocols.quantised import Activations, QuantisedWeight
 
 __all__ = [
