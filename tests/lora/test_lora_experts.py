@@ -4,6 +4,7 @@ them merged by hand, under the names of both."""
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,10 @@ from safetensors.torch import load_file, save_file
 from test_lora_parity import assert_parity, our_logits, save_with_peft
 from toy_adapters import lora_engine
 
+from specserve.models.families import BUILT_IN
+from specserve.models.family import ModelFamily, StoredAs
+from specserve.protocols.part import WholeMap
+from specserve_lora.modules import modules_of
 from specserve_workbench.testing.toy import write_checkpoint
 
 if TYPE_CHECKING:
@@ -159,6 +164,32 @@ def test_memory_counts_every_expert(model, tmp_path):
     assert store.num_bytes() == 2 * values
     (loaded,) = store.loaded.values()
     assert loaded.rank == 3, "an expert's"
+
+
+def test_every_family_with_experts_is_compared_with_peft():
+    """What its class calls them, and in which order a parameter has gates and ups, is not known otherwise."""
+    assert {family.name for family in BUILT_IN if family.experts.__func__ is not ModelFamily.experts} == {*MODELS}
+
+
+def projections_of_a_layer(rows_of_gate: int, rows_of_up: int) -> dict[str, Any]:
+    """One layer with two experts, four wide; the checkpoint has gates and ups in one stack, from these rows on."""
+    stack, parts = "model.layers.0.mlp.experts.gate_up", {"gate_proj": slice(0, 4), "up_proj": slice(4, 8)}
+    found: dict[str, Any] = {"layers.0.router": WholeMap(16, {"gate": slice(0, 2)})}
+    for expert in range(2):
+        stored = {
+            "gate_proj": StoredAs(stack, rows_of_gate, 4, expert),
+            "up_proj": StoredAs(stack, rows_of_up, 4, expert),
+        }
+        found[f"layers.0.experts.{expert}.gate_up_proj"] = WholeMap(16, parts, stored=stored)
+    return {name: SimpleNamespace(name=name, whole=whole) for name, whole in found.items()}
+
+
+@pytest.mark.parametrize(("rows", "served"), [((0, 4), True), ((0, 1), False), ((4, 0), False)])
+def test_parameters_whose_rows_lie_otherwise_than_here_are_not_offered(rows, served):
+    offered = modules_of(projections_of_a_layer(*rows)).parameters
+    assert ("model.layers.0.mlp.experts.gate_up_proj" in offered) == served
+    assert ("model.layers.0.mlp.experts.gate_up.weight" in offered) == served
+    assert "model.layers.0.mlp.experts.1.up_proj.weight" in offered
 
 
 def test_blocks_of_the_test_are_those_of_transformers():

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from specserve.api import AdaptableProjection
 
@@ -48,7 +48,7 @@ def named_by_checkpoint(
         joined = [outputs_of(one) for one in by_stack.values()]
         places = [outputs for outputs in joined if outputs is not None]
         if len(places) < len(joined):
-            continue  # its rows belong to several projections, and no sum of one is what an adapter of it adds
+            continue  # an adapter of it would change several projections, or outputs in another order
         if None in by_stack:
             linear[path] = places
         else:
@@ -59,17 +59,22 @@ def named_by_checkpoint(
 def pieces_by_tensor(projections: Mapping[str, AdaptableProjection]) -> dict[str, list[Piece]]:
     found: dict[str, list[Piece]] = {}
     for name, projection in projections.items():
-        for part, stored in projection.whole.stored.items():
-            outs = projection.whole.parts[part]
-            piece = Piece(stored.of_stack, stored.first_row, name, outs.start, outs.stop)
-            found.setdefault(stored.name, []).append(piece)
+        for path, piece in pieces_of(name, projection):
+            found.setdefault(path, []).append(piece)
     return found
 
 
+def pieces_of(name: str, projection: AdaptableProjection) -> Iterator[tuple[str, Piece]]:
+    """By the names of the checkpoint's tensors."""
+    for part, stored in projection.whole.stored.items():
+        outs = projection.whole.parts[part]
+        yield stored.name, Piece(stored.of_stack, stored.first_row, name, outs.start, outs.stop)
+
+
 def outputs_of(pieces: Sequence[Piece]) -> Outputs | None:
-    """Of pieces of one matrix in its order; None where they are not outputs of one projection in the same order."""
+    """Of all pieces of one matrix in its order; None where they are not outputs of one projection in the same order."""
     first, last = pieces[0], pieces[-1]
-    follow = all(a.end == b.begin for a, b in pairwise(pieces))
+    follow = all(a.end == b.begin and b.first_row - a.first_row == a.end - a.begin for a, b in pairwise(pieces))
     same = len({piece.projection for piece in pieces}) == 1
     return (first.projection, slice(first.begin, last.end)) if follow and same else None
 
@@ -90,12 +95,18 @@ def named_by_class(projections: Mapping[str, AdaptableProjection]) -> dict[tuple
             found[".".join((*path, block, module)), "weight"] = [(router, outs)]
         for block in blocks:
             for name in OF_EXPERT:
-                found[f"model.{layer}.{block}.experts", name] = of_every_expert(projections, layer, name)
+                if places := of_every_expert(projections, layer, name):
+                    found[f"model.{layer}.{block}.experts", name] = places
     return found
 
 
 def of_every_expert(projections: Mapping[str, AdaptableProjection], layer: str, name: str) -> list[Outputs]:
+    """Empty where the checkpoint's stacks have the rows of an expert in another order, as gates and ups by turns:
+    transformers' parameters have it, too."""
     found: list[Outputs] = []
     while projection := projections.get(f"{layer}.experts.{len(found)}.{name}"):
+        stacked = [piece for _, piece in pieces_of(projection.name, projection) if piece.stack is not None]
+        if stacked and outputs_of(sorted(stacked, key=lambda piece: piece.first_row)) is None:
+            return []
         found.append((projection.name, slice(0, max(outs.stop for outs in projection.whole.parts.values()))))
     return found
