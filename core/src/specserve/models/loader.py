@@ -34,7 +34,7 @@ from specserve.protocols.part import WholeMap
 from specserve.protocols.quantised import QuantisedWeight
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from torch import Tensor
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from specserve.models.mlp import Mlp
     from specserve.models.weight_format import WeightFormat
     from specserve.protocols import KernelSet
+    from specserve.protocols.part import StoredAs
 
 log = logging.getLogger(__name__)
 
