@@ -6,12 +6,14 @@ from specserve.models.config import ModelConfig, Multipliers
 from specserve.models.decoder import DecoderLayer, DecoderModel, DecoderWeights, Rotation
 from specserve.models.draft_head import DraftHead, TargetNorm
 from specserve.models.family import LayerTraits, ModelFamily, StoredAs
+from specserve.models.library import LoadRequest, ModelLibrary
 from specserve.models.lowrank_delta import LowRankDelta
 from specserve.models.part import WHOLE_MODEL, ModelPart
 from specserve.models.projection import NO_BATCH, BatchRows, Projection
 from specserve.models.quantised import dense
 from specserve.models.rope import RotaryTable, rotary_table, supported_length
 from specserve.models.rope_config import RopeConfig
+from specserve.models.served_model import ServedModel
 from specserve.models.tiled import NO_TAPS, TiledPass, copy_tap, forward_pass
 from specserve.models.weight_format import (
     ALL_ROWS,
@@ -38,9 +40,11 @@ __all__ = [
     "DecoderWeights",
     "DraftHead",
     "LayerTraits",
+    "LoadRequest",
     "LowRankDelta",
     "ModelConfig",
     "ModelFamily",
+    "ModelLibrary",
     "ModelPart",
     "Multipliers",
     "Projection",
@@ -49,6 +53,7 @@ __all__ = [
     "RopeConfig",
     "RotaryTable",
     "Rotation",
+    "ServedModel",
     "StoredAs",
     "StoredTensor",
     "TargetNorm",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from specserve.config import EngineConfig
     from specserve.kv.cache import KVCache
-    from specserve.models.decoder import DecoderModel
+    from specserve.models.served_model import ServedModel
     from specserve.plugins.host import PluginHost
     from specserve.protocols import AttentionBackend, AttentionFactory, Drafter, DraftLayers, GraphMode, KVLayout
 
@@ -88,7 +88,7 @@ def check_offered(name: str, offers: Mapping[str, AttentionFactory]) -> None:
 
 
 def choose_attention(
-    config: EngineConfig, host: PluginHost, model: DecoderModel, drafters: Sequence[Drafter]
+    config: EngineConfig, host: PluginHost, model: ServedModel, drafters: Sequence[Drafter]
 ) -> AttentionChoice:
     """The attention of the target."""
     needs = needs_of(config, model.head_dim, drafts=bool(drafters), trees=has_trees(host, drafters))

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 import torch
 
-from specserve.errors import ModelError
+from specserve.errors import ConfigError, ModelError
 from specserve.models.checkpoint import Checkpoint
 from specserve.models.decoder import DecoderLayer, DecoderModel, DecoderWeights
 from specserve.models.families import BUILT_IN, family_named
+from specserve.models.library import LoadRequest
 from specserve.models.open_weights import BUILT_IN as FORMATS
 from specserve.models.open_weights import open_weights
 from specserve.models.part import WHOLE_MODEL, ModelPart
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
     from specserve.models.config import ModelConfig
     from specserve.models.family import ModelFamily, StoredAs
+    from specserve.models.library import LibraryModel
+    from specserve.models.served_model import ServedModel
     from specserve.models.weight_format import WeightFormat
     from specserve.protocols import KernelSet
 
@@ -62,16 +65,18 @@ def load_model(
 ) -> DecoderModel:
     """Load the model in directory `path`, by the engine's own families and formats alone. See `ModelLoader.load`."""
     loader = ModelLoader(on_progress=on_progress)
-    return loader.load(path, kernels=kernels, dtype=dtype, device=device, max_model_len=max_model_len)
+    return loader.load_decoder(path, kernels=kernels, dtype=dtype, device=device, max_model_len=max_model_len)
 
 
 class ModelLoader(NamedTuple):
-    """`on_progress(bytes_done, bytes_total)` is called per tensor. `part`: what this process loads of the model."""
+    """`on_progress(bytes_done, bytes_total)` is called per tensor. `part`: what this process loads of the model.
+    `served_by`: the library that loads it in place of a family."""
 
     families: Sequence[ModelFamily] = BUILT_IN
     formats: Sequence[WeightFormat] = FORMATS
     on_progress: Progress | None = None
     part: ModelPart = WHOLE_MODEL
+    served_by: LibraryModel | None = None
 
     def load(
         self,
@@ -81,9 +86,29 @@ class ModelLoader(NamedTuple):
         dtype: str = "auto",
         device: str = "cpu",
         max_model_len: int | None = None,
-    ) -> DecoderModel:
+    ) -> ServedModel:
         """Load the model in directory `path`. Everything that can be wrong is found before weights are allocated; the
         errors are ModelErrors."""
+        if self.served_by is None:
+            return self.load_decoder(path, kernels=kernels, dtype=dtype, device=device, max_model_len=max_model_len)
+        library, raw = self.served_by
+        if self.part is not WHOLE_MODEL:
+            raise ConfigError(
+                f"{path}: {library.name} serves it, whose models cannot be divided among processes. Remove the plugin "
+                "that divides the model, or serve an architecture of the engine's own."
+            )
+        checkpoint = Checkpoint(
+            open_weights(path, raw.get("quantization_config") or None, self.formats), self.on_progress
+        )
+        kind = getattr(torch, library.dtype(raw, str(path / "config.json")) if dtype == "auto" else dtype)
+        model = library.load(LoadRequest(path, raw, checkpoint, kernels, kind, torch.device(device), max_model_len))
+        checkpoint.finish()
+        return model
+
+    def load_decoder(
+        self, path: Path, *, kernels: KernelSet, dtype: str, device: str, max_model_len: int | None
+    ) -> DecoderModel:
+        """A model of one of the families."""
         config = read_config(path, self.families)
         family = family_named(config.family, self.families)
         if config.unknown_fields:
