@@ -33,7 +33,7 @@ class Module(NamedTuple):
 
 
 def modules_of(projections: Mapping[str, AdaptableProjection]) -> dict[str, Module]:
-    """By path, in the model's order."""
+    """By path, in the model's order. Parts of libraries' models have their paths as names."""
     found = {}
     for name, projection in projections.items():
         if name == HEAD:
@@ -41,6 +41,6 @@ def modules_of(projections: Mapping[str, AdaptableProjection]) -> dict[str, Modu
         layer = name.rpartition(".")[0]
         whole = projection.whole  # an adapter is for the whole model, whatever this process has of it
         for part, outs in whole.parts.items():
-            path = f"model.{layer}.{BLOCKS[part]}.{part}"
+            path = part if "." in part else f"model.{layer}.{BLOCKS[part]}.{part}"
             found[path] = Module(path, name, outs, whole.in_features, outs.stop - outs.start)
     return found

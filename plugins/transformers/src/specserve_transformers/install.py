@@ -166,7 +166,7 @@ class Installer:
 
     def may_be_norm(self, path: str, module: nn.Module) -> bool:
         calls = self.found.calls_of(path)
-        if not calls or list(module.children()) or any(module.buffers()):
+        if not calls or list(module.children()) or list(module.buffers()):
             return False
         if not set(self.found.functions.get(path, {}).values()) - {"exact"} and type(module) is not nn.LayerNorm:
             return False
