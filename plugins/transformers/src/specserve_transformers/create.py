@@ -74,8 +74,15 @@ def create(found: type[PreTrainedModel], raw: RawJson, dtype: torch.dtype, where
                 f"{where}: transformers cannot make a {found.__name__} of it: {type(error).__name__}: {error}. Correct "
                 "the file."
             ) from error
+    for module in model.modules():
+        if hasattr(module, "warn_if_padding_and_no_attention_mask"):  # it would read tokens on the host in every step
+            module.warn_if_padding_and_no_attention_mask = no_warning
     model.requires_grad_(requires_grad=False)
     return model.eval()
+
+
+def no_warning(*_: object) -> None:
+    """Prompts are not padded here."""
 
 
 def fill_buffers(model: PreTrainedModel, device: torch.device, where: str) -> None:

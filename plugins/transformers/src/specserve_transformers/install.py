@@ -62,6 +62,8 @@ class Installer:
                 self.replace_small(path, module)
         self.install_gated_mlps()
         check_functions(self.found, self.replaced, where, type(self.model).__name__)
+        for module in self.model.modules():
+            unwrap(module)
         for path, functions in self.found.functions.items():
             if path not in self.replaced and set(functions.values()) - {"exact"}:
                 module = self.model.get_submodule(path)
@@ -215,6 +217,19 @@ class Installer:
         owner = self.model.get_submodule(parent)
         owner._modules[name] = module.eval()
         self.replaced.add(path)
+
+
+WRAPPERS = ("transformers/utils/deprecation.py", "transformers/modeling_layers.py")
+"""Files of transformers whose wrappers of a forward rename old arguments and save memory in training."""
+
+
+def unwrap(module: nn.Module) -> None:
+    """Have the module's own forward called: the wrappers cost as much as several calls of torch."""
+    forward: Any = type(module).forward
+    while (inner := getattr(forward, "__wrapped__", None)) and forward.__code__.co_filename.endswith(WRAPPERS):
+        forward = inner
+    if forward is not type(module).forward:
+        module.forward = forward.__get__(module)
 
 
 def orders(children: Sequence[str]) -> list[tuple[str, str, str, str]]:

@@ -44,6 +44,8 @@ class Product(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         with torch._C.DisableTorchFunction():
             lora = self.step.at.lora if self.adaptable else None
+            if self.row_tile is None and lora is None:
+                return self.projection(x.view(-1, self.in_features)).view(*x.shape[:-1], self.out_features)
 
             def rows(tile: Tensor, place: slice) -> Tensor:
                 return self.projection(tile, NO_BATCH if lora is None else BatchRows(place, lora))

@@ -49,16 +49,16 @@ class Stages:
     def __init__(self, model: PreTrainedModel, found: Probe, layer_list: str, where: str) -> None:
         self.architecture = type(model).__name__
         refusal = Refusal(where, self.architecture)
-        name = model.base_model_prefix
+        name = next((each for each in found.order[""] if layer_list.startswith(f"{each}.")), "")
         calls = found.calls_of(name)
-        if len(calls) != 1:
+        if not name or len(calls) != 1:
             raise refusal.raised(f"its class calls a base model {name!r} {len(calls)} times in a pass")
         self.call, self.ids, self.positions = calls[0], found.ids, found.positions
         given = [*self.call.args, *self.call.kwargs.values()]
         if not any(each is self.ids for each in given) or not any(each is self.positions for each in given):
             raise refusal.raised("its class changes tokens or positions before its base model gets them")
-        self.model, self.name = model, name
-        self.base = getattr(model, name)
+        parent, _, self.name = name.rpartition(".")
+        self.model, self.owner, self.base = model, model.get_submodule(parent), model.get_submodule(name)
         self.embedding: nn.Module = model.get_input_embeddings()
         self.layer_list = model.get_submodule(layer_list)
         out = self.call.out
@@ -69,7 +69,8 @@ class Stages:
         if not heads:
             raise refusal.raised("its class has no output head")
         self.head = heads[0]
-        self.plain_head = found.out.logits is found.calls_of(self.head)[0].out
+        plain = [name, *(each for each in found.order[""] if each == "getitem"), self.head]
+        self.plain_head = found.order[""] == plain and found.out.logits is found.calls_of(self.head)[0].out
         self.watched: set[int] = set()
 
     def layers(self, ids: Tensor, positions: Tensor) -> Tensor:
@@ -87,12 +88,12 @@ class Stages:
             out: Tensor = head(rows)
             return out
         self.answer.hidden = rows[None]
-        self.model._modules[self.name] = self.answer
+        self.owner._modules[self.name] = self.answer
         try:
             zeros = torch.zeros((1, len(rows)), dtype=torch.int64, device=rows.device)
             made = self.model(input_ids=zeros, position_ids=zeros, use_cache=False, logits_to_keep=0)
         finally:
-            self.model._modules[self.name] = self.base
+            self.owner._modules[self.name] = self.base
             self.answer.hidden = None
         logits: Tensor = made.logits[0]
         return logits
