@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from specserve_transformers.linears import tiles_of
+from specserve_transformers.linears import Leaf, tiles_of
 from specserve_transformers.row_safe import in_vectors
 
 if TYPE_CHECKING:
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 Gate = Literal["silu", "gelu_tanh"]
 
 
-class SafeActivation(nn.Module):
+class SafeActivation(Leaf):
     """An element-wise module, called on whole vectors."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
         self.function = module
 
-    def forward(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Tensor) -> Tensor:  # type: ignore[override]
         with torch._C.DisableTorchFunction():
             return in_vectors(self.function, x)
 
@@ -62,7 +62,7 @@ def gate_of(module: nn.Module) -> Gate | None:
     return "gelu_tanh" if torch.allclose(out, F.gelu(x, approximate="tanh"), rtol=1e-9, atol=1e-12) else None
 
 
-class GatedMlp(nn.Module):
+class GatedMlp(Leaf):
     """down(gate(first half) * second half), where both halves are one product of the input."""
 
     def __init__(self, gate_up: SharedProduct, down: nn.Module, gate: Gate, kernels: KernelSet) -> None:
@@ -70,9 +70,13 @@ class GatedMlp(nn.Module):
         self.gate_up, self.down_proj, self.row_tile = gate_up, down, kernels.row_tile
         self.activate = kernels.silu_and_multiply if gate == "silu" else kernels.gelu_and_multiply
 
-    def forward(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Tensor) -> Tensor:  # type: ignore[override]
         with torch._C.DisableTorchFunction():
             both = self.gate_up.product(x)
-            rows = tiles_of(lambda tile, _: self.activate(tile), both.view(-1, both.shape[-1]), self.row_tile)
+            both = both.view(-1, both.shape[-1])
+            if self.row_tile is None:
+                rows = self.activate(both)
+            else:
+                rows = tiles_of(lambda tile, _: self.activate(tile), both, self.row_tile)
             out: Tensor = self.down_proj(rows.view(*x.shape[:-1], rows.shape[-1]))
             return out

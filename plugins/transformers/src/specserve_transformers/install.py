@@ -17,7 +17,7 @@ from transformers.pytorch_utils import Conv1D
 from specserve_transformers.activations import GatedMlp, SafeActivation, gate_of, is_activation
 from specserve_transformers.experts import RowExperts
 from specserve_transformers.interface import EXPERTS
-from specserve_transformers.linears import PartOfProduct, Product, SharedProduct
+from specserve_transformers.linears import Leaf, PartOfProduct, Product, SharedProduct
 from specserve_transformers.norms import RowNorm, recognise
 from specserve_transformers.probe import ROWS
 from specserve_transformers.refusals import check_functions
@@ -50,6 +50,7 @@ class Installer:
         self.projections: dict[str, Projection] = {}
         self.private: list[Projection] = []
         self.replaced: set[str] = set()
+        self.products: list[Product] = []
         self.shared: dict[str, SharedProduct] = {}
         """By the path of each linear map that is one of several."""
 
@@ -117,6 +118,7 @@ class Installer:
         else:
             self.private.append(made)
         product = Product(made, self.step, self.kernels.row_tile, adaptable=adaptable)
+        self.products.append(product)
         if len(paths) == 1:
             self.put(paths[0], product)
             return
@@ -216,6 +218,8 @@ class Installer:
         parent, _, name = path.rpartition(".")
         owner = self.model.get_submodule(parent)
         owner._modules[name] = module.eval()
+        if isinstance(module, Leaf):
+            owner.__dict__[name] = module
         self.replaced.add(path)
 
 

@@ -30,7 +30,17 @@ def tiles_of(function: Callable[[Tensor, slice], Tensor], x: Tensor, row_tile: i
     return (outs[0] if len(outs) == 1 else torch.cat(outs))[:count]
 
 
-class Product(nn.Module):
+class Leaf(nn.Module):
+    """A module of ours: called without torch's detour by hooks, and found before torch looks for modules."""
+
+    def __call__(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return self.forward(x)
+
+    def forward(self, x: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+class Product(Leaf):
     """One product of the kernel set: x [..., in] -> [..., out]. `adaptable`: its rows are those of the step."""
 
     def __init__(self, projection: Projection, step: Step, row_tile: int | None, *, adaptable: bool) -> None:
@@ -40,18 +50,28 @@ class Product(nn.Module):
         self.bias = None
         self.weight = projection.weight.new_empty(0)
         """For code that asks for its dtype or device."""
+        self.packed: Callable[[Tensor], Tensor] | None = None
+        """The whole map, once it is packed and where nothing is added to it."""
 
-    def forward(self, x: Tensor) -> Tensor:
+    def finish(self) -> None:
+        """The projection is final."""
+        made = self.projection
+        if self.row_tile is None and not made.deltas and made.whole.combine is None:
+            self.packed = made.packed
+
+    def __call__(self, x: Tensor) -> Tensor:  # type: ignore[override]
         with torch._C.DisableTorchFunction():
-            lora = self.step.at.lora if self.adaptable else None
-            if self.row_tile is None and lora is None:
-                return self.projection(x.view(-1, self.in_features)).view(*x.shape[:-1], self.out_features)
-
-            def rows(tile: Tensor, place: slice) -> Tensor:
-                return self.projection(tile, NO_BATCH if lora is None else BatchRows(place, lora))
-
-            out = tiles_of(rows, x.reshape(-1, self.in_features), self.row_tile)
+            rows = x.view(-1, self.in_features) if x.is_contiguous() else x.reshape(-1, self.in_features)
+            out = self.rows(rows) if self.packed is None else self.packed(rows)
             return out.view(*x.shape[:-1], self.out_features)
+
+    def rows(self, x: Tensor) -> Tensor:
+        lora = self.step.at.lora if self.adaptable else None
+
+        def tile(rows: Tensor, place: slice) -> Tensor:
+            return self.projection(rows, NO_BATCH if lora is None else BatchRows(place, lora))
+
+        return tiles_of(tile, x, self.row_tile)
 
 
 class SharedProduct:
@@ -65,7 +85,7 @@ class SharedProduct:
 
     def part(self, index: int, x: Tensor) -> Tensor:
         if self.x is not x or self.taken & (1 << index):
-            self.x, self.out, self.taken = x, self.product.forward(x), 0
+            self.x, self.out, self.taken = x, self.product(x), 0
         assert self.out is not None
         part = self.out[..., self.parts[index]]
         self.taken |= 1 << index
@@ -75,7 +95,7 @@ class SharedProduct:
         return part
 
 
-class PartOfProduct(nn.Module):
+class PartOfProduct(Leaf):
     """One of several linear maps of the same input."""
 
     def __init__(self, shared: SharedProduct, index: int) -> None:
@@ -86,6 +106,6 @@ class PartOfProduct(nn.Module):
         self.bias = None
         self.weight = shared.product.weight
 
-    def forward(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Tensor) -> Tensor:  # type: ignore[override]
         with torch._C.DisableTorchFunction():
             return self.shared.part(self.index, x)

@@ -31,6 +31,7 @@ class TransformersModel(ServedModel):
 
     def __init__(self, stages: Stages, installed: Installer, geometry: Geometry, request: LoadRequest) -> None:
         self.stages, self.step, self.private = stages, installed.step, installed.private
+        self.products = installed.products
         self.kernels, self.dtype, self.device = request.kernels, request.dtype, request.device
         self.num_layers = len(geometry.paths)
         self.num_heads, self.num_kv_heads, self.head_dim = geometry.num_heads, geometry.num_kv_heads, geometry.head_dim
@@ -44,6 +45,8 @@ class TransformersModel(ServedModel):
         if not self.checked:
             for projection in self.private:
                 projection.finalize(self.kernels)
+            for product in self.products:
+                product.finish()
             check_rows(self)
             self.checked = True
         return TransformersPass(self, attention)

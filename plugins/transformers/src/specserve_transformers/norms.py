@@ -7,13 +7,14 @@ a layer norm answers, to the last bits of float64, it is one. Its class and its 
 from __future__ import annotations
 
 import copy
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from specserve_transformers.linears import tiles_of
+from specserve_transformers.linears import Leaf, tiles_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,12 +92,12 @@ def epsilons(module: nn.Module) -> Iterator[float]:
     yield from sorted(found) or [1e-5]
 
 
-class RowNorm(nn.Module):
+class RowNorm(Leaf):
     """x: [..., n]. A root-mean-square norm by the kernel set's, a layer norm by torch's, which takes a row at a time."""
 
     def __init__(self, form: NormForm, module: nn.Module, kernels: KernelSet, dtype: torch.dtype, size: int) -> None:
         super().__init__()
-        self.form, self.kernels, self.size = form, kernels, size
+        self.form, self.size, self.row_tile = form, size, kernels.row_tile
         weight = module._parameters.get("weight")
         numbers = torch.ones(size) if weight is None else weight.detach()
         device = None if weight is None else weight.device
@@ -109,16 +110,16 @@ class RowNorm(nn.Module):
             self.weight = nn.Parameter(self.weight.to(dtype), requires_grad=False)
         bias = module._parameters.get("bias")
         self.bias = None if bias is None else nn.Parameter(bias.detach(), requires_grad=False)
+        self.normed = partial(kernels.rms_norm, weight=self.weight.detach(), eps=form.eps)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Tensor) -> Tensor:  # type: ignore[override]
         with torch._C.DisableTorchFunction():
             rows = x.reshape(-1, self.size)
             if self.form.centred:
                 return self.centred(rows).view(x.shape)
-            eps, weight = self.form.eps, self.weight
-            return tiles_of(lambda tile, _: self.kernels.rms_norm(tile, weight, eps), rows, self.kernels.row_tile).view(
-                x.shape
-            )
+            if self.row_tile is None:
+                return self.normed(rows).view(x.shape)
+            return tiles_of(lambda tile, _: self.normed(tile), rows, self.row_tile).view(x.shape)
 
     def centred(self, rows: Tensor) -> Tensor:
         if self.form.wide and rows.dtype != torch.float32:
