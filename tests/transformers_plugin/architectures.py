@@ -80,7 +80,13 @@ SERVED: dict[str, dict[str, Any]] = {
 }
 """By class, what its configuration has beside the sizes."""
 
-FIVE = ("CohereForCausalLM", "GPTNeoXForCausalLM", "NemotronForCausalLM", "Qwen2MoeForCausalLM", "Starcoder2ForCausalLM")
+FIVE = (
+    "CohereForCausalLM",
+    "GPTNeoXForCausalLM",
+    "NemotronForCausalLM",
+    "Qwen2MoeForCausalLM",
+    "Starcoder2ForCausalLM",
+)
 """Of different kinds: layer norms, one product for queries, keys and values, experts, a window."""
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {

@@ -27,9 +27,8 @@ def options_of(kernels: str = "cpu", *plugins: str, **tables: Any) -> dict[str, 
 
 
 def greedy(path: Path, *, num_tokens: int = 64, kernels: str = "cpu", **options: Any) -> Run:
-    requests = [
-        toy_request(name, prompt, max_tokens=num_tokens, ignore_eos=True, logprobs=1) for name, prompt in PROMPTS.items()
-    ]
+    params = {"max_tokens": num_tokens, "ignore_eos": True, "logprobs": 1}
+    requests = [toy_request(name, prompt, **params) for name, prompt in PROMPTS.items()]
     return run(path, requests, **options_of(kernels), **options)
 
 

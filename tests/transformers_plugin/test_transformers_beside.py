@@ -1,4 +1,4 @@
-"""Other plugins beside models of transformers: their drafts are accepted, their adapters apply, and no answer changes."""
+"""Other plugins beside models of transformers: drafts are accepted, adapters apply, and no answer changes."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from specserve.models.quantised import dense
 from specserve.models.rope import RotaryTable, rotary_table, supported_length
 from specserve.models.rope_config import RopeConfig
 from specserve.models.served_model import ServedModel
-from specserve.models.tiled import NO_TAPS, TiledPass, copy_tap, forward_pass
+from specserve.models.tiled import NO_TAPS, TiledPass, copy_tap, forward_pass, in_tiles
 from specserve.models.weight_format import (
     ALL_ROWS,
     FLOATS,
@@ -66,6 +66,7 @@ __all__ = [
     "dense",
     "expect",
     "forward_pass",
+    "in_tiles",
     "inference",
     "rotary_table",
     "supported_length",

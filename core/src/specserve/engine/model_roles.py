@@ -1,4 +1,4 @@
-"""What plugins' hooks return so that a model can be read: families, libraries and formats of weights, checked and guarded.
+"""What plugins' hooks return so that a model can be read: families, libraries and formats, checked and guarded.
 
 Knows nothing of what reads a model; `specserve.engine.roles` has the hooks that are called later.
 """

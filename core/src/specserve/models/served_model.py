@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from specserve.models.part import WHOLE_MODEL, ModelPart
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     import torch
     from torch import Tensor
@@ -34,7 +34,7 @@ class ServedModel:
     head_dim: int
     scale: float
     """What attention multiplies scores by."""
-    sliding_windows: Sequence[int | None]
+    sliding_windows: tuple[int | None, ...]
     """Per layer: how many keys a query sees, itself included; None for all."""
     max_model_len: int
     dtype: torch.dtype

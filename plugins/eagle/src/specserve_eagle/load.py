@@ -33,7 +33,7 @@ def load_draft_model(
     if not isinstance(target, DecoderModel):
         raise ConfigError(
             f"eagle.model: {options.model} is a draft head, which shares norms and rotation with its target; "
-            f"{config.model} is served by a library that keeps them to itself. Use a stand-alone draft model, or n-gram "
-            "drafts."
+            f"{config.model} is served by a library that keeps them to itself. Use a stand-alone draft model, or "
+            "n-gram drafts."
         )
     return load_head(path, target, lookahead)

@@ -12,9 +12,9 @@ from specserve_transformers.linears import Leaf, tiles_of
 from specserve_transformers.row_safe import in_vectors
 
 if TYPE_CHECKING:
-    from specserve.api import KernelSet
     from torch import Tensor
 
+    from specserve.api import KernelSet
     from specserve_transformers.linears import SharedProduct
     from specserve_transformers.probe import Probe
 
@@ -28,22 +28,25 @@ class SafeActivation(Leaf):
         super().__init__()
         self.function = module
 
-    def __call__(self, x: Tensor) -> Tensor:  # type: ignore[override]
+    def __call__(self, x: Tensor) -> Tensor:
         with torch._C.DisableTorchFunction():
             return in_vectors(self.function, x)
 
 
 def is_activation(found: Probe, path: str, module: nn.Module) -> bool:
     """Without parameters or children, of one tensor, and with element-wise calls alone."""
-    if list(module.parameters()) or list(module.children()):
+    if any(True for _ in module.parameters()) or any(True for _ in module.children()):
         return False
     kinds = found.functions.get(path, {})
     calls = found.calls_of(path)
     one_tensor = all(len(call.args) == 1 and not call.kwargs for call in calls)
     moved = any(name in MOVING for name in kinds)
     same = all(getattr(call.out, "shape", None) == call.args[0].shape for call in calls) if one_tensor else False
-    return bool(calls) and same and not moved and set(kinds.values()) == {"exact", "elementwise"} - (
-        {"exact"} if "exact" not in kinds.values() else set()
+    return (
+        bool(calls)
+        and same
+        and not moved
+        and set(kinds.values()) == {"exact", "elementwise"} - ({"exact"} if "exact" not in kinds.values() else set())
     )
 
 
@@ -70,7 +73,7 @@ class GatedMlp(Leaf):
         self.gate_up, self.down_proj, self.row_tile = gate_up, down, kernels.row_tile
         self.activate = kernels.silu_and_multiply if gate == "silu" else kernels.gelu_and_multiply
 
-    def __call__(self, x: Tensor) -> Tensor:  # type: ignore[override]
+    def __call__(self, x: Tensor) -> Tensor:
         with torch._C.DisableTorchFunction():
             both = self.gate_up.product(x)
             both = both.view(-1, both.shape[-1])

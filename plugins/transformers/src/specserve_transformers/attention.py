@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch.nn.functional as F
+
 from specserve.api import BadAnswerError
 
 if TYPE_CHECKING:

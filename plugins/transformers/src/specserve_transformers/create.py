@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import transformers
-from specserve.api import ModelError
 from transformers import CONFIG_MAPPING, PreTrainedModel
 
+from specserve.api import ModelError
 from specserve_transformers.interface import NAME, register
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from specserve.api.files import RawJson
 
-EAGER = "eager"
+PADDING = "warn_if_padding_and_no_attention_mask"
 
 
 def class_of(raw: RawJson, where: str) -> type[PreTrainedModel]:
@@ -47,7 +47,7 @@ def class_of(raw: RawJson, where: str) -> type[PreTrainedModel]:
 def config_of(raw: RawJson, where: str) -> Any:
     """transformers' configuration."""
     kind = raw.get("model_type")
-    if kind not in CONFIG_MAPPING:
+    if not isinstance(kind, str) or kind not in CONFIG_MAPPING:
         raise ModelError(
             f"{where}: model_type {kind!r} is unknown to transformers {transformers.__version__}. Install a newer one, "
             "or correct the file."
@@ -68,17 +68,18 @@ def create(found: type[PreTrainedModel], raw: RawJson, dtype: torch.dtype, where
         config._experts_implementation = NAME
     with quiet(), torch.device("meta"):
         try:
-            model = found._from_config(config, dtype=dtype)
+            model: PreTrainedModel = found._from_config(config, dtype=dtype)  # type: ignore[no-untyped-call]
         except Exception as error:
             raise ModelError(
                 f"{where}: transformers cannot make a {found.__name__} of it: {type(error).__name__}: {error}. Correct "
                 "the file."
             ) from error
     for module in model.modules():
-        if hasattr(module, "warn_if_padding_and_no_attention_mask"):  # it would read tokens on the host in every step
-            module.warn_if_padding_and_no_attention_mask = no_warning
+        module.training = False
+        if hasattr(module, PADDING):  # it would read tokens on the host in every step
+            module.__dict__[PADDING] = no_warning
     model.requires_grad_(requires_grad=False)
-    return model.eval()
+    return model
 
 
 def no_warning(*_: object) -> None:
@@ -98,10 +99,10 @@ def fill_buffers(model: PreTrainedModel, device: torch.device, where: str) -> No
             module._buffers[name] = torch.full_like(buffer, NEVER[buffer.is_floating_point()], device="cpu")
         if own:
             with torch.no_grad():
-                model._init_weights(module)
-            filled |= {f"{path}.{name}": module._buffers[name] for name in own}  # type: ignore[dict-item]
+                model._init_weights(module)  # type: ignore[no-untyped-call]
+            filled |= {f"{path}.{name}": module._buffers[name] for name in own}
             for name in own:
-                module._buffers[name] = module._buffers[name].to(device)  # type: ignore[union-attr]
+                module._buffers[name] = module._buffers[name].to(device)
     for name, buffer in filled.items():
         unset = buffer.isnan().all() if buffer.is_floating_point() else (buffer == NEVER[False]).all()
         if buffer.numel() and buffer.dtype != torch.bool and unset:

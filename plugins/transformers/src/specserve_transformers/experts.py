@@ -1,30 +1,31 @@
 """Mixtures of experts: each expert's maps over the rows that are routed to it, in tiles of the kernel set.
 
-A row's bits do not depend on how many rows its experts have: their products take any rows alike, and what the experts of a
-row give is added in the order of its slots, in float32, and rounded once.
+A row's bits do not depend on how many rows its experts have: their products take any rows alike, and what the experts
+of a row give is added in the order of its slots, in float32, and rounded once.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from specserve.api.models import Projection
 
+from specserve.api.models import Projection
 from specserve_transformers.activations import SafeActivation
 from specserve_transformers.linears import tiles_of
 from specserve_transformers.row_safe import RowSafe
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from specserve.api import KernelSet
-    from torch import Tensor, nn
 
 
-class Expert:
+class Expert(NamedTuple):
     """The two products of one expert."""
 
-    def __init__(self, kernels: KernelSet, up: tuple[Tensor, Tensor | None], down: tuple[Tensor, Tensor | None]) -> None:
-        self.up, self.down = (packed(kernels, *each) for each in (up, down))
+    up: Projection
+    down: Projection
 
 
 def packed(kernels: KernelSet, weight: Tensor, bias: Tensor | None) -> Projection:
@@ -40,7 +41,9 @@ class RowExperts:
         self.kernels, self.mode = kernels, RowSafe()
         first = "gate_up_proj" if module.has_gate else "up_proj"
         ups, downs = expert_maps(module, first), expert_maps(module, "down_proj")
-        self.experts = [Expert(kernels, up, down) for up, down in zip(ups, downs, strict=True)]
+        self.experts = [
+            Expert(packed(kernels, *up), packed(kernels, *down)) for up, down in zip(ups, downs, strict=True)
+        ]
         for name in (first, "down_proj"):
             for part in (name, f"{name}_bias"):
                 if part in module._parameters:
@@ -51,7 +54,7 @@ class RowExperts:
     def __call__(self, module: Any, hidden: Tensor, index: Tensor, weights: Tensor) -> Tensor:
         rows = hidden.reshape(-1, hidden.shape[-1])
         slots = rows.new_zeros((*index.shape, rows.shape[1]), dtype=torch.float32)
-        for number in index.unique().tolist():
+        for number in torch.unique(index).tolist():
             if not 0 <= number < len(self.experts):
                 continue  # what routers give for no expert
             places, slot = (index == number).nonzero(as_tuple=True)

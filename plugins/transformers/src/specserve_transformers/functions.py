@@ -1,8 +1,9 @@
 """What torch's functions do to the bits of a row, by name: nothing, or what makes a call safe.
 
 A function is exact where every number of its output is a copy of an input, or rounded once from exact arithmetic: then
-neither its place in a call nor the other numbers change its bits. All others are called by `specserve_transformers.row_safe`, or
-refused where that cannot. Names are without underscores: `add_`, `__add__` and `add` are one function.
+neither its place in a call nor the other numbers change its bits. All others are called by
+`specserve_transformers.row_safe`, or refused where that cannot. Names are without underscores: `add_`, `__add__` and
+`add` are one function.
 """
 
 from __future__ import annotations

@@ -10,10 +10,10 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import torch
-from specserve.api.models import Projection, QuantisedWeight, dense
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
+from specserve.api.models import Projection, QuantisedWeight, dense
 from specserve_transformers.activations import GatedMlp, SafeActivation, gate_of, is_activation
 from specserve_transformers.experts import RowExperts
 from specserve_transformers.interface import EXPERTS
@@ -27,10 +27,10 @@ from specserve_transformers.row_safe import SafeForward
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.api.models import LoadRequest
     from torch import Tensor
     from transformers import PreTrainedModel
 
+    from specserve.api.models import LoadRequest
     from specserve_transformers.probe import Probe
     from specserve_transformers.step import Step
     from specserve_transformers.weights import WeightPlan
@@ -73,7 +73,7 @@ class Installer:
     # --- products -----------------------------------------------------------------------------------
 
     def install_products(self) -> None:
-        head = self.model.get_output_embeddings()
+        head = self.model.get_output_embeddings()  # type: ignore[no-untyped-call]
         linears = {path: each for path, each in self.model.named_modules() if type(each) in (nn.Linear, Conv1D)}
         grouped = self.groups(linears)
         for path, module in linears.items():
@@ -170,7 +170,7 @@ class Installer:
 
     def may_be_norm(self, path: str, module: nn.Module) -> bool:
         calls = self.found.calls_of(path)
-        if not calls or list(module.children()) or list(module.buffers()):
+        if not calls or any(True for _ in module.children()) or any(True for _ in module.buffers()):
             return False
         if not set(self.found.functions.get(path, {}).values()) - {"exact"} and type(module) is not nn.LayerNorm:
             return False
@@ -186,7 +186,7 @@ class Installer:
 
     def gated_mlp(self, path: str, products: list[Any]) -> GatedMlp | None:
         """Where the module is down(activation(gate(x)) * up(x)), by the tensors that it handed on."""
-        module, own = self.model.get_submodule(path), self.found.calls_of(path)
+        own = self.found.calls_of(path)
         children = [each for each in self.found.order[path] if each.startswith(f"{path}.")]
         functions = [each for each in self.found.order[path] if each not in children]
         if len(own) != 1 or len(children) != 4 or functions != ["mul"] or len(own[0].args) != 1 or own[0].kwargs:

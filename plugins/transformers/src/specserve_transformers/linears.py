@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
-from specserve.api.models import NO_BATCH, BatchRows
 from torch import nn
+
+from specserve.api.models import NO_BATCH, BatchRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from specserve.api.models import Projection
     from torch import Tensor
 
+    from specserve.api.models import Projection
     from specserve_transformers.step import Step
 
 
@@ -33,7 +34,7 @@ def tiles_of(function: Callable[[Tensor, slice], Tensor], x: Tensor, row_tile: i
 class Leaf(nn.Module):
     """A module of ours: called without torch's detour by hooks, and found before torch looks for modules."""
 
-    def __call__(self, x: Tensor) -> Tensor:  # type: ignore[override]
+    def __call__(self, x: Tensor) -> Tensor:
         return self.forward(x)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -59,7 +60,7 @@ class Product(Leaf):
         if self.row_tile is None and not made.deltas and made.whole.combine is None:
             self.packed = made.packed
 
-    def __call__(self, x: Tensor) -> Tensor:  # type: ignore[override]
+    def __call__(self, x: Tensor) -> Tensor:
         with torch._C.DisableTorchFunction():
             rows = x.view(-1, self.in_features) if x.is_contiguous() else x.reshape(-1, self.in_features)
             out = self.rows(rows) if self.packed is None else self.packed(rows)
@@ -106,6 +107,6 @@ class PartOfProduct(Leaf):
         self.bias = None
         self.weight = shared.product.weight
 
-    def __call__(self, x: Tensor) -> Tensor:  # type: ignore[override]
+    def __call__(self, x: Tensor) -> Tensor:
         with torch._C.DisableTorchFunction():
             return self.shared.part(self.index, x)

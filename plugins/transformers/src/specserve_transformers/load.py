@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from specserve.api import ModelError
 from specserve.api.models import inference
-
 from specserve_transformers.attention import LayerAttention
 from specserve_transformers.create import class_of, create, fill_buffers
 from specserve_transformers.install import Installer
@@ -59,7 +58,7 @@ def resolve_length(config: Any, asked: int | None, where: str) -> int:
         return min(longest, LENGTH_LIMIT)
     if longest is not None and not 1 <= asked <= longest:
         raise ModelError(
-            f"max_model_len must be between 1 and {longest}, which is what the model's config.json supports; got {asked}. "
-            "Ask for less."
+            f"max_model_len must be between 1 and {longest}, which is what the model's config.json supports; got "
+            f"{asked}. Ask for less."
         )
     return asked

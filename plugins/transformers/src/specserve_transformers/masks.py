@@ -1,7 +1,7 @@
 """Which keys a layer's queries see, as transformers' own functions for masks say it.
 
-In a pass of the probe, masks are this module's objects, made of the functions that decide about a query and a key; served
-models have no masks. Knows nothing of layers.
+In a pass of the probe, masks are this module's objects, made of the functions that decide about a query and a key;
+served models have no masks. Knows nothing of layers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ class Mask:
         window = int(last.sum())
         for query in {0, 1, window - 1, window, window + 1, length // 2, length - 2, length - 1}:
             if 0 <= query < length and not torch.equal(self.keys_of(query, length), in_window(query, window, length)):
-                raise UnservedMask(f"a mask under which the query at position {query} sees other keys than the last ones")
+                raise UnservedMask(
+                    f"a mask under which the query at position {query} sees other keys than the last ones"
+                )
         return None if window == length else window
 
     def keys_of(self, query: int, length: int) -> torch.Tensor:

@@ -6,21 +6,21 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
-from specserve.api import ForwardPass, ModelError
-from specserve.api.models import NO_TAPS, BatchRows, ServedModel
 from torch import nn
 
+from specserve.api import ForwardPass, ModelError
+from specserve.api.models import NO_TAPS, BatchRows, ServedModel
 from specserve_transformers.install import HEAD
 from specserve_transformers.self_test import check_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from torch import Tensor
+
     from specserve.api import AttentionBackend
     from specserve.api.batch import Batch
     from specserve.api.models import LoadRequest, Projection
-    from torch import Tensor
-
     from specserve_transformers.install import Installer
     from specserve_transformers.refusals import Geometry
     from specserve_transformers.stages import Stages
@@ -55,8 +55,8 @@ class TransformersModel(ServedModel):
         embedding = self.stages.embedding
         if type(embedding) is not nn.Embedding:
             raise ModelError(
-                f"{self.stages.architecture}: draft heads need the target's embedding, and {type(embedding).__name__} of "
-                "transformers changes it. Use a stand-alone draft model, or n-gram drafts."
+                f"{self.stages.architecture}: draft heads need the target's embedding, and {type(embedding).__name__} "
+                "of transformers changes it. Use a stand-alone draft model, or n-gram drafts."
             )
         return embedding.weight.detach()
 
@@ -96,4 +96,3 @@ class TransformersPass(ForwardPass):
 
 def attend_by(attention: AttentionBackend, plan: Any, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return attention.forward(layer, q, k, v, plan)
-

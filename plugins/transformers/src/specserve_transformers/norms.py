@@ -1,7 +1,7 @@
 """Norms of transformers' models, recognised by what they compute, and computed row by row.
 
-A module with one weight, or with a weight and a bias, is given numbers: where it answers what a root-mean-square norm or
-a layer norm answers, to the last bits of float64, it is one. Its class and its name count for nothing.
+A module with at most a weight and a bias is given numbers: where it answers what a root-mean-square norm or a layer
+norm answers, it is one. Its class and its name count for nothing.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from specserve_transformers.linears import Leaf, tiles_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from specserve.api import KernelSet
     from torch import Tensor
+
+    from specserve.api import KernelSet
 
 SAMPLE_ROWS = 3
 
@@ -93,7 +94,7 @@ def epsilons(module: nn.Module) -> Iterator[float]:
 
 
 class RowNorm(Leaf):
-    """x: [..., n]. A root-mean-square norm by the kernel set's, a layer norm by torch's, which takes a row at a time."""
+    """x: [..., n]. A root-mean-square norm is the kernel set's, a layer norm torch's, which takes rows one by one."""
 
     def __init__(self, form: NormForm, module: nn.Module, kernels: KernelSet, dtype: torch.dtype, size: int) -> None:
         super().__init__()
@@ -112,7 +113,7 @@ class RowNorm(Leaf):
         self.bias = None if bias is None else nn.Parameter(bias.detach(), requires_grad=False)
         self.normed = partial(kernels.rms_norm, weight=self.weight.detach(), eps=form.eps)
 
-    def __call__(self, x: Tensor) -> Tensor:  # type: ignore[override]
+    def __call__(self, x: Tensor) -> Tensor:
         with torch._C.DisableTorchFunction():
             rows = x.reshape(-1, self.size)
             if self.form.centred:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from specserve.api import ModelError
 from torch.overrides import TorchFunctionMode
 
+from specserve.api import ModelError
 from specserve_transformers import masks
 from specserve_transformers.functions import kind_of, name_of
 from specserve_transformers.interface import ATTENTION, EXPERTS, NAME
@@ -37,7 +37,7 @@ class LayerCall(NamedTuple):
     kv_heads: int
     qk_dim: int
     v_dim: int
-    scale: float | None
+    scale: float
     window: int | None
     settings: dict[str, Any]
     mask: object
@@ -106,7 +106,7 @@ RANK = {"exact": 0, "element": 1, "rows": 1, "product": 1, "refused": 2}
 
 
 def probe(model: PreTrainedModel, where: str, mask: Tensor | None = None) -> Probe:
-    """mask: of padding, where transformers is to make masks. Raises ModelError where transformers' code cannot run so."""
+    """mask: of padding, where transformers is to make masks. Raises ModelError where its code cannot run so."""
     found = Probe()
     found.ids = torch.zeros((1, ROWS), dtype=torch.int64, device="meta")
     found.positions = torch.zeros((1, ROWS), dtype=torch.int64, device="meta")
@@ -119,13 +119,20 @@ def probe(model: PreTrainedModel, where: str, mask: Tensor | None = None) -> Pro
     rotations = with_plain_rotations(model)
     try:
         with torch.inference_mode(), Watch(found):
-            found.out = model(input_ids=found.ids, attention_mask=mask, position_ids=found.positions, use_cache=False, logits_to_keep=0)
+            found.out = model(
+                input_ids=found.ids,
+                attention_mask=mask,
+                position_ids=found.positions,
+                use_cache=False,
+                logits_to_keep=0,
+            )
     except Exception as error:
         last = found.stack[-1]
         module = type(model.get_submodule(last)).__name__
         raise ModelError(
-            f"{where}: architecture {type(model).__name__} cannot be served: its module {last or 'itself'} ({module}) does not run "
-            f"without keys of earlier steps, or depends on numbers: {type(error).__name__}: {str(error)[:300]}. Serve another model."
+            f"{where}: architecture {type(model).__name__} is not served by transformers here: its module "
+            f"{last or 'itself'} ({module}) does not run without the keys of earlier steps, or depends on numbers: "
+            f"{type(error).__name__}: {str(error)[:300]}. Serve another model, or this one with transformers."
         ) from error
     finally:
         for handle in handles:
@@ -140,7 +147,8 @@ def probe(model: PreTrainedModel, where: str, mask: Tensor | None = None) -> Pro
 def probe_masks(model: PreTrainedModel, where: str) -> list[LayerCall]:
     """The calls of attention in a pass with masks."""
     masks.register()
-    configs = {id(each.config): each.config for each in model.modules() if hasattr(each, "config")}.values()
+    found = (getattr(each, "config", None) for each in model.modules())
+    configs: Any = {id(each): each for each in found if each is not None}.values()
     for config in configs:
         config._attn_implementation_internal = masks.NAME
     try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from specserve.api import ModelError
-
 from specserve_transformers.masks import Mask, UnservedMask
 
 if TYPE_CHECKING:
@@ -58,9 +57,8 @@ def geometry_of(model: PreTrainedModel, found: Probe, masks: Sequence[LayerCall]
                 f"{call.v_dim} numbers, and scale {call.scale:.6g}; layer 0 has {first.heads}, {first.kv_heads}, "
                 f"{first.qk_dim}, {first.v_dim} and {first.scale:.6g}. The cache holds layers of one shape alone"
             )
-    return Geometry(
-        first.heads, first.kv_heads, first.qk_dim, first.v_dim, first.scale, windows, tuple(c.path for c in found.layers)
-    )
+    paths = tuple(call.path for call in found.layers)
+    return Geometry(first.heads, first.kv_heads, first.qk_dim, first.v_dim, first.scale, windows, paths)
 
 
 def check_layers(model: PreTrainedModel, found: Probe, refusal: Refusal) -> None:
@@ -69,7 +67,9 @@ def check_layers(model: PreTrainedModel, found: Probe, refusal: Refusal) -> None
     paths = [call.path for call in found.layers]
     for path in paths:
         if paths.count(path) > 1:
-            raise refusal.raised(f"{path} is computed {paths.count(path)} times in a pass, with keys of its own each time")
+            raise refusal.raised(
+                f"{path} is computed {paths.count(path)} times in a pass, with keys of its own each time"
+            )
     layers = layer_list_of(model)
     if not layers:
         raise refusal.raised(f"its class has no list of {count} layers")
@@ -79,8 +79,8 @@ def check_layers(model: PreTrainedModel, found: Probe, refusal: Refusal) -> None
                 sorted({type(each).__name__ for _, each in model.get_submodule(f"{layers}.{number}").named_children()})
             )
             raise refusal.raised(
-                f"layer {number} ({children}) calls no attention: it keeps a state of another kind, as recurrent layers "
-                "and short convolutions do"
+                f"layer {number} ({children}) calls no attention: it keeps a state of another kind, as recurrent "
+                "layers and short convolutions do"
             )
     if len(paths) != count:
         raise refusal.raised(f"{len(paths)} modules call attention in {count} layers")
@@ -142,7 +142,9 @@ def window_of(number: int, call: LayerCall, length: int, refusal: Refusal) -> in
     except UnservedMask as error:
         raise refusal.raised(f"layer {number} ({call.path}) has {error}") from None
     if stated is not None and stated != window:
-        raise refusal.raised(f"layer {number} ({call.path}) states a window of {stated}, and its mask shows {window} keys")
+        raise refusal.raised(
+            f"layer {number} ({call.path}) states a window of {stated}, and its mask shows {window} keys"
+        )
     return window
 
 

@@ -1,8 +1,8 @@
 """Calls torch's functions so that a row's bits do not depend on the rows beside it.
 
-torch splits calls among threads and computes the last numbers of a call another way, and its products and sums go by the
-number of rows. So what is element-wise is called on whole vectors of a bounded number, and what reduces or multiplies rows
-on one row at a time. `specserve_transformers.functions` says which function is of which kind.
+torch splits calls among threads and computes the last numbers of a call another way, and its products and sums go by
+the number of rows. So what is element-wise is called on whole vectors of a bounded number, and what reduces or
+multiplies rows on one row at a time. `specserve_transformers.functions` says which function is of which kind.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
-from specserve.api import ModelError
 from torch.overrides import TorchFunctionMode
 
+from specserve.api import ModelError
 from specserve_transformers.functions import kind_of, name_of
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def in_vectors(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     if len(flat) <= SERIAL_ELEMENTS:
         out = function(flat.contiguous())
     else:
-        out = torch.cat([function(block) for block in flat.split(SERIAL_ELEMENTS)])
+        out = torch.cat([function(block) for block in torch.split(flat, SERIAL_ELEMENTS)])
     return out[:count].view(x.shape)
 
 
@@ -47,7 +47,7 @@ def by_rows(function: Callable[[Tensor], Any], x: Tensor) -> Any:
     rows = x.reshape(-1, x.shape[-1])
     if len(rows) == 0:
         return function(x)
-    outs = [function(row.clone()) for row in rows.split(1)]  # a clone begins where torch's memory is aligned
+    outs = [function(row.clone()) for row in torch.split(rows, 1)]  # a clone begins where torch's memory is aligned
     if isinstance(outs[0], tuple):
         parts = [torch.cat(list(each)).view(*x.shape[:-1], *each[0].shape[1:]) for each in zip(*outs, strict=True)]
         return tuple(parts) if type(outs[0]) is tuple else type(outs[0])(parts)
@@ -108,7 +108,8 @@ def last_dim_of(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> boo
 def elementwise(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
     x, others = first_of(args, kwargs)
     if not isinstance(x, torch.Tensor):
-        return func(*args, **kwargs)
+        numbers: Tensor = func(*args, **kwargs)
+        return numbers
     in_place = getattr(func, "__name__", "").endswith("_") or kwargs.pop("inplace", False)
     plain = OUT_OF_PLACE.get(getattr(func, "__name__", ""), func)
     out = in_vectors(lambda flat: plain(flat, *others, **kwargs), x)

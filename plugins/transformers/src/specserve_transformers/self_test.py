@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+
 from specserve.api import ModelError
 from specserve.api.models import NO_BATCH, inference
 
@@ -57,9 +58,9 @@ def same(one: Tensor, other: Tensor) -> bool:
 
 def refused(model: TransformersModel, module: str, rows: slice) -> ModelError:
     return ModelError(
-        f"architecture {model.stages.architecture} is not served by transformers here: rows {rows.start} to {rows.stop - 1} "
-        f"have other bits alone than among {ROWS}, first in {module}. Drafts and neighbours would change its tokens. Serve "
-        "another model, or this one with transformers."
+        f"architecture {model.stages.architecture} is not served by transformers here: rows {rows.start} to "
+        f"{rows.stop - 1} have other bits alone than among {ROWS}, first in {module}. Drafts and neighbours would "
+        "change its tokens. Serve another model, or this one with transformers."
     )
 
 

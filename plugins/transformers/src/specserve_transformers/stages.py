@@ -1,17 +1,17 @@
 """A pass of transformers' model in two calls: its base model, and what its class does to some rows afterwards.
 
-The base model gets what its class gave it in the probe, with other tokens and positions. What the class does to the hidden
-states (the head, scales, caps) is its own code, called with a base model that answers with the rows to score.
+The base model gets what its class gave it in the probe, with other tokens and positions. What the class does to the
+hidden states (the head, scales, caps) is its own code, called with a base model that answers with the rows to score.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from specserve.api.models import copy_tap
 from torch import nn
 
+from specserve.api.models import copy_tap
 from specserve_transformers.refusals import Refusal
 
 if TYPE_CHECKING:
@@ -60,11 +60,11 @@ class Stages:
         parent, _, self.name = name.rpartition(".")
         self.model, self.owner, self.base = model, model.get_submodule(parent), model.get_submodule(name)
         self.embedding: nn.Module = model.get_input_embeddings()
-        self.layer_list = model.get_submodule(layer_list)
+        self.layer_list = cast("nn.ModuleList", model.get_submodule(layer_list))
         out = self.call.out
         self.answer = Answer(self.base, tuple if isinstance(out, tuple) else type(out))
         self.hidden_size = first_tensor(found.calls_of(f"{layer_list}.0")[0]).shape[-1]
-        head = model.get_output_embeddings()
+        head = model.get_output_embeddings()  # type: ignore[no-untyped-call]
         heads = [] if head is None else [path for path, each in model.named_modules() if each is head]
         if not heads:
             raise refusal.raised("its class has no output head")

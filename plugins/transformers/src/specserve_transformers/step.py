@@ -12,8 +12,9 @@ from specserve.api.models import NO_BATCH
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from specserve.api.models import BatchRows
     from torch import Tensor
+
+    from specserve.api.models import BatchRows
 
     Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
     """attend(layer, q [T, heads, d], k, v [T, kv_heads, d]) -> [T, heads, d]."""

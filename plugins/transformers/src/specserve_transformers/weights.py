@@ -12,19 +12,20 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from specserve.api import ModelError
-from specserve.api.models import QuantisedWeight, dense
 from transformers.conversion_mapping import get_model_conversion_mapping
 from transformers.core_model_loading import WeightConverter, WeightRenaming, dot_natural_key, rename_source_key
 
+from specserve.api import ModelError
+from specserve.api.models import QuantisedWeight, dense
 from specserve_transformers.create import quiet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from specserve.api.models import LoadRequest
     from torch import Tensor
     from transformers import PreTrainedModel
+
+    from specserve.api.models import LoadRequest
 
 log = logging.getLogger(__name__)
 
@@ -110,8 +111,8 @@ class WeightPlan:
         if missing:
             raise ModelError(
                 f"{self.checkpoint.path}: {listed(missing)} {'is' if len(missing) == 1 else 'are'} missing; "
-                f"{len(self.checkpoint.names)} others are there. The weights and config.json are not of the same model, "
-                "or a file is missing. Download the model again."
+                f"{len(self.checkpoint.names)} others are there. The weights and config.json are not of the same "
+                "model, or a file is missing. Download the model again."
             )
 
     def check_left_over(self, names: Iterable[str]) -> None:
@@ -148,7 +149,10 @@ class WeightPlan:
             if not integral:
                 expected[name] = tuple(self.wanted[target].shape)
             elif found.shape != tuple(self.wanted[target].shape):
-                raise ModelError(f"{found.file}: tensor {name} has shape {list(found.shape)}. Download the model again.")
+                raise ModelError(
+                    f"{found.file}: tensor {name} has shape {list(found.shape)}, but config.json says "
+                    f"{list(self.wanted[target].shape)}. The weights and config.json are not of the same model."
+                )
         self.checkpoint.check(expected)
 
     def take(self, target: str) -> Tensor | QuantisedWeight:
