@@ -12,7 +12,7 @@ from specserve.model_files import read_json
 from specserve.models.directory_kinds import refuse_other_kinds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     import torch
@@ -25,12 +25,13 @@ if TYPE_CHECKING:
 
 
 class LoadRequest(NamedTuple):
-    """A model to load. `max_model_len`: the context length that was asked for; None: the model's own."""
+    """A model to load. `max_model_len`: the context length that was asked for; None: the model's own.
+    `open_checkpoint`: gives the same tensors in every call; ModelError where there are none."""
 
     path: Path
     raw: RawJson
     """config.json."""
-    checkpoint: Checkpoint
+    open_checkpoint: Callable[[], Checkpoint]
     kernels: KernelSet
     dtype: torch.dtype
     device: torch.device

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -97,12 +98,11 @@ class ModelLoader(NamedTuple):
                 f"{path}: {library.name} serves it, whose models cannot be divided among processes. Remove the plugin "
                 "that divides the model, or serve an architecture of the engine's own."
             )
-        checkpoint = Checkpoint(
-            open_weights(path, raw.get("quantization_config") or None, self.formats), self.on_progress
-        )
+        quantization = raw.get("quantization_config") or None
+        opened = cache(lambda: Checkpoint(open_weights(path, quantization, self.formats), self.on_progress))
         kind = getattr(torch, library.dtype(raw, str(path / "config.json")) if dtype == "auto" else dtype)
-        model = library.load(LoadRequest(path, raw, checkpoint, kernels, kind, torch.device(device), max_model_len))
-        checkpoint.finish()
+        model = library.load(LoadRequest(path, raw, opened, kernels, kind, torch.device(device), max_model_len))
+        opened().finish()
         return model
 
     def load_decoder(

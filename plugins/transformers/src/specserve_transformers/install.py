@@ -99,7 +99,7 @@ class Installer:
     def is_quantised(self, path: str) -> bool:
         name = f"{path}.weight"
         stored = self.plan.stored.get(self.plan.tied.get(name, name))
-        return stored is not None and self.request.checkpoint.find(stored).quantised
+        return stored is not None and self.plan.checkpoint.find(stored).quantised
 
     def install_group(self, paths: Sequence[str], modules: Sequence[nn.Module], *, is_head: bool) -> None:
         read = [self.read(path, module) for path, module in zip(paths, modules, strict=True)]

@@ -48,7 +48,7 @@ class WeightPlan:
     tensor makes, the one whose numbers it has."""
 
     def __init__(self, model: PreTrainedModel, request: LoadRequest) -> None:
-        self.model, self.request, self.checkpoint = model, request, request.checkpoint
+        self.model, self.request, self.checkpoint = model, request, request.open_checkpoint()
         self.wanted = model.state_dict()
         self.stored: dict[str, str] = {}
         self.converted: dict[str, Converted] = {}
