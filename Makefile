@@ -101,6 +101,7 @@ lint: $(VENV)/.dev
 pages: $(VENV)/.dev
 	$(BIN)/python tools/plugin_reference.py > docs/plugins/reference.md
 	$(BIN)/python tools/option_table.py
+	$(BIN)/python tools/transformers_table.py
 	$(BIN)/specserve plugins matrix --markdown --proofs docs/compatibility.json > docs/compatibility.md
 
 # Proves every declared pair anew, and writes what was found into docs/.
