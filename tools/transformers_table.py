@@ -16,12 +16,12 @@ sys.path += [str(ROOT / "tests" / "transformers_plugin")]
 
 from architectures import REFUSED, SERVED, write_model  # noqa: E402
 from runs import options_of  # noqa: E402
+
+from specserve.errors import ModelError  # noqa: E402
 from specserve_transformers.activations import GatedMlp  # noqa: E402
 from specserve_transformers.linears import SharedProduct  # noqa: E402
 from specserve_transformers.norms import RowNorm  # noqa: E402
 from specserve_transformers.row_safe import SafeForward  # noqa: E402
-
-from specserve.errors import ModelError  # noqa: E402
 from specserve_workbench.testing.engines import make_engine  # noqa: E402
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ import pytest
 import torch
 from architectures import REFUSED, SIZES, change, write_model
 from runs import options_of
-from specserve_transformers import self_test
 from torch import nn
 
 from specserve.errors import ConfigError, ModelError
+from specserve_transformers import self_test
 from specserve_workbench.testing.engines import make_engine
 from specserve_workbench.testing.toy import write_checkpoint
 from specserve_workbench.testing.toy_tokenizer import write_tokenizer

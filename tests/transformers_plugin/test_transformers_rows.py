@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from specserve_transformers.norms import NormForm, RowNorm, recognise, reference
-from specserve_transformers.row_safe import RowSafe, in_vectors
 from torch import nn
 
 from specserve.errors import ModelError
 from specserve.kernels.torch_kernels import TorchKernels
+from specserve_transformers.norms import NormForm, RowNorm, recognise, reference
+from specserve_transformers.row_safe import RowSafe, in_vectors
 
 ELEMENTWISE = {
     "sigmoid": torch.sigmoid,

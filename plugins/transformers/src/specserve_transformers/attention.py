@@ -28,7 +28,10 @@ class LayerAttention:
         assert attend is not None, "called within a pass"
         if missing:
             v = F.pad(v, (0, missing))
-        rows = [each[0].transpose(0, 1).contiguous() for each in (q, k, v)]
+        if q.shape[2] == 1:
+            rows = [each.reshape(1, -1, each.shape[3]).contiguous() for each in (q, k, v)]
+        else:
+            rows = [each[0].transpose(0, 1).contiguous() for each in (q, k, v)]
         out = attend(self.layer, *rows)
         if out.shape != rows[0].shape:  # a broadcast would reach the rows of other requests
             raise BadAnswerError("gave attention of another shape than the queries")

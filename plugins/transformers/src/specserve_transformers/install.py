@@ -15,6 +15,7 @@ from transformers.pytorch_utils import Conv1D
 
 from specserve.api.models import Projection, QuantisedWeight, dense
 from specserve_transformers.activations import GatedMlp, SafeActivation, gate_of, is_activation
+from specserve_transformers.direct_calls import DirectCalls
 from specserve_transformers.experts import RowExperts
 from specserve_transformers.interface import EXPERTS
 from specserve_transformers.linears import Leaf, PartOfProduct, Product, SharedProduct
@@ -63,8 +64,9 @@ class Installer:
                 self.replace_small(path, module)
         self.install_gated_mlps()
         check_functions(self.found, self.replaced, where, type(self.model).__name__)
-        for module in self.model.modules():
-            unwrap(module)
+        calls = DirectCalls()
+        for path, module in self.model.named_modules():
+            calls.install(module, is_attention=any(call.path == path for call in self.found.layers))
         for path, functions in self.found.functions.items():
             if path not in self.replaced and set(functions.values()) - {"exact"}:
                 module = self.model.get_submodule(path)
@@ -221,19 +223,6 @@ class Installer:
         if isinstance(module, Leaf):
             owner.__dict__[name] = module
         self.replaced.add(path)
-
-
-WRAPPERS = ("transformers/utils/deprecation.py", "transformers/modeling_layers.py")
-"""Files of transformers whose wrappers of a forward rename old arguments and save memory in training."""
-
-
-def unwrap(module: nn.Module) -> None:
-    """Have the module's own forward called: the wrappers cost as much as several calls of torch."""
-    forward: Any = type(module).forward
-    while (inner := getattr(forward, "__wrapped__", None)) and forward.__code__.co_filename.endswith(WRAPPERS):
-        forward = inner
-    if forward is not type(module).forward:
-        module.forward = forward.__get__(module)
 
 
 def orders(children: Sequence[str]) -> list[tuple[str, str, str, str]]:
