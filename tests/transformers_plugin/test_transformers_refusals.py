@@ -95,7 +95,7 @@ def test_a_module_in_which_rows_meet_is_named(tmp_path, monkeypatch):
     layer._modules["post_attention_layernorm"] = Mean(layer.post_attention_layernorm)
     layer.__dict__.pop("post_attention_layernorm")
     with pytest.raises(ModelError, match=r"rows 0 to 0 have other bits alone .* layers.1.post_attention_layernorm"):
-        self_test.check_rows(model)
+        self_test.check_rows(model.tested)
 
 
 def test_a_function_that_is_not_known_is_refused_by_name(tmp_path, monkeypatch):

@@ -6,7 +6,8 @@ fails is refused with the first module whose output differed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -16,12 +17,24 @@ from specserve.api.models import NO_BATCH, inference
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from specserve_transformers.model import TransformersModel
+    from specserve_transformers.stages import Stages
+    from specserve_transformers.step import Step
 
 ROWS = 45
 """Of the longest batch: more than a tile, and no multiple of a vector."""
 PARTS = ((0, 1), (7, 8), (44, 45), (3, 6), (20, 37), (11, 44))
 """Rows that are computed again by themselves."""
+
+
+class Tested(NamedTuple):
+    """What of a model is tried."""
+
+    stages: Stages
+    step: Step
+    num_heads: int
+    vocab_size: int
+    max_model_len: int
+    device: torch.device
 
 
 def own_value(num_heads: int, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -30,10 +43,8 @@ def own_value(num_heads: int, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Te
 
 
 @inference
-def check_rows(model: TransformersModel) -> None:
+def check_rows(model: Tested) -> None:
     """Raises ModelError where a row's bits depend on the rows beside it."""
-    from functools import partial
-
     step, stages = model.step, model.stages
     step.attend, step.at, step.taps = partial(own_value, model.num_heads), NO_BATCH, {}
     numbers = torch.Generator().manual_seed(ROWS)
@@ -56,7 +67,7 @@ def same(one: Tensor, other: Tensor) -> bool:
     return torch.equal(one, other) or torch.equal(one.nan_to_num(), other.nan_to_num())
 
 
-def refused(model: TransformersModel, module: str, rows: slice) -> ModelError:
+def refused(model: Tested, module: str, rows: slice) -> ModelError:
     return ModelError(
         f"architecture {model.stages.architecture} is not served by transformers here: rows {rows.start} to "
         f"{rows.stop - 1} have other bits alone than among {ROWS}, first in {module}. Drafts and neighbours would "
@@ -64,7 +75,7 @@ def refused(model: TransformersModel, module: str, rows: slice) -> ModelError:
     )
 
 
-def first_difference(model: TransformersModel, ids: Tensor, positions: Tensor, rows: slice) -> str:
+def first_difference(model: Tested, ids: Tensor, positions: Tensor, rows: slice) -> str:
     """The first module, in the order in which they end, whose outputs differ."""
     base = model.stages.base
     together = outputs_of(base, lambda: model.stages.layers(ids, positions))
