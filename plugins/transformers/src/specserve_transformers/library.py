@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from specserve.api import ModelError
 from specserve.api.models import ModelLibrary
@@ -10,6 +10,7 @@ from specserve.api.models import ModelLibrary
 if TYPE_CHECKING:
     from specserve.api.files import RawJson
     from specserve.api.models import LoadRequest, ServedModel
+    from specserve_transformers.options import Architectures
 
 DTYPES = ("float32", "bfloat16", "float16")
 
@@ -19,7 +20,7 @@ class TransformersLibrary(ModelLibrary):
 
     name = "transformers"
 
-    def __init__(self, architectures: Literal["unknown", "all"]) -> None:
+    def __init__(self, architectures: Architectures) -> None:
         self.architectures = architectures
 
     def serves(self, raw: RawJson, *, native: bool) -> bool:

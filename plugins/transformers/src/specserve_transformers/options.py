@@ -1,17 +1,15 @@
-"""The plugin's options."""
+"""The options of transformers."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
 
+Architectures = Literal["unknown", "all"]
+
 
 class TransformersOptions(msgspec.Struct, frozen=True, kw_only=True):
-    architectures: Annotated[
-        Literal["unknown", "all"],
-        msgspec.Meta(
-            description="Which models transformers computes: those of architectures that no family of the engine or of "
-            "another plugin has, or all."
-        ),
-    ] = "unknown"
+    architectures: Architectures = "unknown"
+    """Which models transformers computes: unknown, those of architectures that no family has; all, every model, also
+    those that the engine computes faster by itself."""
