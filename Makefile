@@ -106,11 +106,12 @@ pages: $(VENV)/.dev
 
 # Proves every declared pair anew, and writes what was found into docs/.
 TOY := from pathlib import Path; from specserve_workbench.testing.toy import write_checkpoint; write_checkpoint(Path('build/proofs/llama'))
-OWN := adaptive cpu eagle grammar hybrid_attn kv_events lora ngram repeat tensor_parallel
+OWN := adaptive cpu eagle grammar hybrid_attn kv_events lora ngram repeat tensor_parallel transformers
 proofs: $(VENV)/.dev
 	$(BIN)/python -c "$(TOY)"
 	$(BIN)/python -m pytest -q $(OWN:%=--specserve-plugin %) --specserve-set eagle.model=build/proofs/llama \
-		--specserve-set eagle.steps=3 --specserve-set 'kv_events.endpoint=tcp://127.0.0.1:*' --specserve-report docs/compatibility.json
+		--specserve-set eagle.steps=3 --specserve-set 'kv_events.endpoint=tcp://127.0.0.1:*' \
+		--specserve-set transformers.architectures=all --specserve-report docs/compatibility.json
 	$(MAKE) pages
 
 # The wheels are for the Python that builds them; native ones built with 3.12 or newer are for every Python from 3.12 on.

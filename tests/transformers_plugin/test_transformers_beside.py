@@ -12,6 +12,7 @@ from toy_heads import write_head
 from transformers import AutoModelForCausalLM
 
 from specserve.errors import ConfigError
+from specserve.protocols import Drafter, DrafterNeeds
 from specserve.types import StructuredOutput
 from specserve_workbench.testing.engines import make_engine, run, run_requests, verify_everything
 from specserve_workbench.testing.requests import STRUCTURED, toy_request, varied_requests
@@ -75,6 +76,38 @@ def test_a_grammar_is_kept(tmp_path):
     ]
     drafted = run_beside(path, requests, "grammar", "ngram")
     assert drafted.decided() == run(path, requests, **options_of("cpu", "grammar")).decided()
+
+
+# --- hidden states --------------------------------------------------------------------------------------
+
+
+class Reader(Drafter):
+    """Keeps what it may read of the layers, and drafts nothing."""
+
+    name, needs = "reader", DrafterNeeds(hidden_layers=(0, 1, 2), every_step=True)
+
+    def __init__(self):
+        self.seen = []
+
+    def propose(self, batch, output, verdict, limits):
+        self.seen.append({layer: states.clone() for layer, states in output.hidden.items()})
+        return [None] * len(limits)
+
+
+@pytest.mark.parametrize("graphs", ["none", "piecewise"])
+@pytest.mark.parametrize("name", FIVE)
+def test_hidden_states_are_those_of_transformers(tmp_path, name, graphs):
+    path, reader = write_model(tmp_path, name), Reader()
+    prompt = PROMPTS["r20"]
+    run(path, [toy_request("r", prompt, max_tokens=2)], reader, graphs=graphs, **options_of())
+    theirs = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager").eval()
+    last = theirs.base_model.layers[-1]
+    ends = []
+    last.register_forward_hook(lambda _, args, out: ends.append(out[0] if isinstance(out, tuple) else out))
+    with torch.inference_mode():
+        found = theirs(torch.tensor([prompt]), output_hidden_states=True).hidden_states
+    for layer, expected in enumerate((found[0], found[1], ends[0])):
+        torch.testing.assert_close(reader.seen[0][layer], expected.reshape(20, -1), rtol=1e-4, atol=1e-4)
 
 
 # --- adapters -------------------------------------------------------------------------------------------

@@ -5,11 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 from architectures import change, write_model
-from runs import greedy, options_of
+from compressed_checkpoints import write_compressed
+from runs import PROMPTS, greedy, options_of
 from safetensors.torch import load_file, save_file
 
 from specserve.errors import ModelError
-from specserve_workbench.testing.engines import make_engine
+from specserve_workbench.testing.engines import make_engine, run
+from specserve_workbench.testing.requests import toy_request
+from specserve_workbench.testing.toy import write_checkpoint
+
+REQUESTS = [toy_request(name, prompt, max_tokens=24, ignore_eos=True) for name, prompt in PROMPTS.items()]
 
 
 def rewrite(path, edit):
@@ -76,6 +81,24 @@ def test_a_tied_head_is_the_embedding_and_another_head_is_itself(tmp_path):
     rewrite(path, lambda tensors: tensors.update({"lm_head.weight": head}))
     change(path, tie_word_embeddings=False)
     assert greedy(path, num_tokens=8).tokens() != tied
+
+
+def test_a_head_that_the_file_holds_twice_is_read_once(tmp_path):
+    path = write_model(tmp_path, "Starcoder2ForCausalLM", tie_word_embeddings=True)
+    before = greedy(path, num_tokens=8).tokens()
+    rewrite(path, lambda tensors: tensors.update({"lm_head.weight": tensors["model.embed_tokens.weight"].clone()}))
+    model = make_engine(path, **options_of("torch")).engine.runner.model
+    assert model.projections["lm_head"].weight.data_ptr() == model.stages.embedding.weight.data_ptr()
+    assert greedy(path, num_tokens=8).tokens() == before
+
+
+@pytest.mark.parametrize("kernels", ["cpu", "torch"])
+def test_quantised_weights_are_those_of_the_engines_own_family(tmp_path, kernels):
+    source = write_checkpoint(tmp_path / "source", architecture="llama")
+    path = write_compressed(source, tmp_path / "model")
+    own = run(path, REQUESTS, plugins=("cpu",) if kernels == "cpu" else ())
+    theirs = run(path, REQUESTS, **options_of(kernels))
+    assert theirs.tokens() == own.tokens()
 
 
 def test_random_weights_are_never_made(tmp_path, monkeypatch):

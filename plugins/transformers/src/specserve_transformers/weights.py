@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+ROWS_AT_ONCE = 4096
+"""How many tokens' rows are compared at once."""
 NAMED = 5
 """Names in a message."""
 IGNORED = (".rotary_emb.inv_freq", ".rotary_emb.cos_cached", ".rotary_emb.sin_cached", ".masked_bias", ".attn.bias")
@@ -89,7 +91,24 @@ class WeightPlan:
                 tied[target] = source
             elif self.has(target) and not self.has(source):
                 tied[source] = target
+            elif self.is_twice(target, source):
+                del self.stored[target]
+                tied[target] = source
         return tied
+
+    def is_twice(self, target: str, source: str) -> bool:
+        """Whether the file holds one matrix under both names. Another head is read as it is, as transformers does."""
+        names = self.stored.get(target), self.stored.get(source)
+        if names[0] is None or names[1] is None:
+            return False
+        first, second = (self.checkpoint.find(name) for name in names if name is not None)
+        if first.shape != second.shape or first.quantised or second.quantised:
+            return False
+        places = (slice(begin, begin + ROWS_AT_ONCE) for begin in range(0, first.shape[0], ROWS_AT_ONCE))
+        return all(
+            torch.equal(*(dense(self.checkpoint.rows(name, place)) for name in names if name is not None))
+            for place in places
+        )
 
     def has(self, name: str) -> bool:
         return name in self.stored or any(name in self.targets_of(each) for each in self.converted.values())
