@@ -23,7 +23,7 @@ def tiles_of(function: Callable[[Tensor, slice], Tensor], x: Tensor, row_tile: i
     count = len(x)
     if row_tile is None:
         return function(x, slice(0, count))
-    missing = -count % row_tile
+    missing = -count % row_tile if count else row_tile
     if missing:
         x = torch.cat((x, x.new_zeros((missing, *x.shape[1:]))))
     places = [slice(begin, begin + row_tile) for begin in range(0, len(x), row_tile)]
