@@ -56,3 +56,27 @@ def test_no_setting_of_the_engine_changes_an_answer(tmp_path, settings):
         assert drafted.metrics.graph_steps[settings["graphs"], ""] > 20
     if "kv_memory" in settings:
         assert drafted.metrics.num_preemptions > 0
+
+
+ODD = {
+    "LlamaForCausalLM": {
+        "hidden_size": 33,
+        "num_attention_heads": 3,
+        "num_key_value_heads": 1,
+        "intermediate_size": 50,
+        "head_dim": 6,
+    },
+    "GPTNeoXForCausalLM": {"hidden_size": 60, "num_attention_heads": 3, "intermediate_size": 77},
+    "Qwen2MoeForCausalLM": {"hidden_size": 40, "moe_intermediate_size": 13, "shared_expert_intermediate_size": 21},
+    "CohereForCausalLM": {"hidden_size": 20, "num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 333},
+}
+"""Widths that fill no vector, no tile and no line of the cache."""
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize(
+    "arithmetic", ["torch-float32", "torch-bfloat16", "torch-float16", "cpu-float32", "cpu-bfloat16"]
+)
+@pytest.mark.parametrize("name", ODD)
+def test_odd_widths_change_nothing(tmp_path, name, arithmetic):
+    check(write_model(tmp_path, name, **ODD[name]), arithmetic, max_num_batched_tokens=24)
