@@ -80,3 +80,13 @@ ODD = {
 @pytest.mark.parametrize("name", ODD)
 def test_odd_widths_change_nothing(tmp_path, name, arithmetic):
     check(write_model(tmp_path, name, **ODD[name]), arithmetic, max_num_batched_tokens=24)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("arithmetic", ["torch-float32", "torch-bfloat16", "cpu-float32", "cpu-bfloat16"])
+@pytest.mark.parametrize("name", FIVE)
+def test_calls_that_torch_splits_among_threads_change_nothing(tmp_path, name, arithmetic):
+    """A step of 300 rows has more numbers than torch computes in one thread."""
+    wide = {"hidden_size": 512, "intermediate_size": 1030, "moe_intermediate_size": 520}
+    wide["shared_expert_intermediate_size"] = 520
+    check(write_model(tmp_path, name, **wide), arithmetic, threads=2, max_num_batched_tokens=300)
