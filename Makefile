@@ -101,15 +101,17 @@ lint: $(VENV)/.dev
 pages: $(VENV)/.dev
 	$(BIN)/python tools/plugin_reference.py > docs/plugins/reference.md
 	$(BIN)/python tools/option_table.py
+	$(BIN)/python tools/transformers_table.py
 	$(BIN)/specserve plugins matrix --markdown --proofs docs/compatibility.json > docs/compatibility.md
 
 # Proves every declared pair anew, and writes what was found into docs/.
 TOY := from pathlib import Path; from specserve_workbench.testing.toy import write_checkpoint; write_checkpoint(Path('build/proofs/llama'))
-OWN := adaptive cpu eagle grammar hybrid_attn kv_events lora ngram repeat tensor_parallel
+OWN := adaptive cpu eagle grammar hybrid_attn kv_events lora ngram repeat tensor_parallel transformers
 proofs: $(VENV)/.dev
 	$(BIN)/python -c "$(TOY)"
 	$(BIN)/python -m pytest -q $(OWN:%=--specserve-plugin %) --specserve-set eagle.model=build/proofs/llama \
-		--specserve-set eagle.steps=3 --specserve-set 'kv_events.endpoint=tcp://127.0.0.1:*' --specserve-report docs/compatibility.json
+		--specserve-set eagle.steps=3 --specserve-set 'kv_events.endpoint=tcp://127.0.0.1:*' \
+		--specserve-set transformers.architectures=all --specserve-report docs/compatibility.json
 	$(MAKE) pages
 
 # The wheels are for the Python that builds them; native ones built with 3.12 or newer are for every Python from 3.12 on.
@@ -151,7 +153,7 @@ $(VENV)/.product: $(PRODUCT:%=%/pyproject.toml) | $(VENV)/.torch
 
 # Their Python sources are installed editable; the native modules are built into $(VENV).
 native_sources = plugins/$(1)/pyproject.toml plugins/$(1)/CMakeLists.txt $(shell find plugins/$(1)/native -name '*.[ch]pp')
-PURE := plugins/graphs plugins/cuda plugins/grammar plugins/hybrid_attn plugins/kv_events plugins/lora plugins/tensor_parallel
+PURE := plugins/graphs plugins/cuda plugins/grammar plugins/hybrid_attn plugins/kv_events plugins/lora plugins/tensor_parallel plugins/transformers
 NATIVE := $(VENV)/.cpu $(VENV)/.ngram $(VENV)/.adaptive
 $(VENV)/.adaptive: $(call native_sources,adaptive)
 $(VENV)/.cpu: $(call native_sources,cpu)

@@ -81,6 +81,7 @@ PUBLISHED = tuple(
         "plugins/ngram",
         "deploy/ray",
         "plugins/tensor_parallel",
+        "plugins/transformers",
     )
 )
 """Not `template/`, which is an example."""

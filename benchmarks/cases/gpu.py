@@ -27,6 +27,7 @@ from benchmarks.lib.report import Options, Result
 from specserve.config import EngineConfig
 from specserve.engine.assembly import assemble
 from specserve.errors import ConfigError
+from specserve.models.decoder import DecoderModel
 from specserve.plugins.discovery import discover
 from specserve.plugins.host import PluginHost
 from specserve.speculation.fixed_width import FixedWidthPlanner
@@ -103,6 +104,7 @@ def measure(model: Model, count: int, speed: float, folder: Path) -> list[tuple[
     target = plain_engine.runner.model
     context = count * (PROMPT_LEN + NUM_TOKENS // 2)
     floor = (weight_bytes(target) + kv_bytes(target, context)) / speed
+    assert isinstance(target, DecoderModel), "one of the engine's own families"
     config = target.config
     del plain_engine
     release()

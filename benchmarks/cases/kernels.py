@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from specserve.engine.assembly import Assembled
-    from specserve.models.decoder import DecoderModel
+    from specserve.models.served_model import ServedModel
 
     Variants = dict[str, Callable[[], float]]
 
@@ -171,7 +171,7 @@ def attention(assembled: Assembled, options: Options) -> Variants:
     return found
 
 
-def contiguous_attention(model: DecoderModel, count: int, context: int) -> Callable[[], None]:
+def contiguous_attention(model: ServedModel, count: int, context: int) -> Callable[[], None]:
     q = torch.ones((count, model.num_heads, 1, model.head_dim), dtype=model.dtype)
     shape = (model.num_layers, 2, count, model.num_kv_heads, context, model.head_dim)
     cache = torch.zeros(shape, dtype=model.dtype)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from benchmarks.lib.report import Options
     from specserve.batch.batch import Batch
     from specserve.engine.assembly import Assembled
-    from specserve.models.decoder import DecoderModel
     from specserve.models.runner import Runner
+    from specserve.models.served_model import ServedModel
 
 BLOCK_SIZE = 16
 
@@ -59,11 +59,11 @@ def paged_attention(runner: Runner, batch: Batch) -> None:
         backend.forward(layer, q, k, k, plan)
 
 
-def kv_bytes(model: DecoderModel, num_tokens: int) -> int:
+def kv_bytes(model: ServedModel, num_tokens: int) -> int:
     return num_tokens * model.num_layers * 2 * model.num_kv_heads * model.head_dim * model.dtype.itemsize
 
 
-def weight_bytes(model: DecoderModel) -> int:
+def weight_bytes(model: ServedModel) -> int:
     """The weights that a decode step reads."""
     num_weights = sum(projection.in_features * projection.out_features for projection in model.projections.values())
     return num_weights * model.dtype.itemsize

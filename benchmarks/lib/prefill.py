@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve.batch.batch import Batch
-    from specserve.models.decoder import DecoderModel
     from specserve.models.runner import Runner
+    from specserve.models.served_model import ServedModel
 
 LENGTH, BLOCK_SIZE = 2048, 16
 CPU = torch.device("cpu")
@@ -60,13 +60,13 @@ class CausalAttention(AttentionBackend):
         return out[0].transpose(0, 1)
 
 
-def spec_for(model: DecoderModel) -> AttentionSpec:
+def spec_for(model: ServedModel) -> AttentionSpec:
     return AttentionSpec(
         model.num_heads, model.num_kv_heads, model.head_dim, model.scale, BLOCK_SIZE, model.sliding_windows
     )
 
 
-def cache_for(model: DecoderModel) -> KVCache:
+def cache_for(model: ServedModel) -> KVCache:
     """Room for a prompt of LENGTH tokens."""
     return KVCache(
         num_layers=model.num_layers,

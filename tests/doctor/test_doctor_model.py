@@ -107,9 +107,16 @@ DAMAGE = {
 def test_damage_fails_where_it_is_and_is_explained(make_case, model, kind):
     damage, check, said = DAMAGE[kind]
     damage(model)
-    rows = rows_of_model(make_case, model, kv_memory="8M")
+    rows = rows_of_model(make_case, model, kv_memory="8M", default_plugins=False)
     assert said in rows[check].found
     assert next(name for name, row in rows.items() if row.status == "failed") == check
+
+
+def test_a_model_of_a_library_is_left_to_it(make_case, model):
+    rewrite(model / "config.json", architectures=["GPTNeoXForCausalLM"])
+    rows = rows_of_model(make_case, model, plugins=("transformers",))
+    assert (rows["config"].status, rows["tokenizer"].status) == ("note", "ok")
+    assert "the library transformers computes this model" in rows["config"].found
 
 
 def test_a_missing_shard_fails(make_case, tmp_path):

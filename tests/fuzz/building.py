@@ -77,6 +77,9 @@ def arithmetic_plugins(
     if plan.grammar:
         setup.names.append("grammar")
         setup.options["grammar"] = {"forced_drafts": False}
+    if plan.by_transformers:
+        setup.names.append("transformers")
+        setup.options["transformers"] = {"architectures": "all"}
     if plan.ranks > 1:
         setup.names.append("tensor_parallel")
         setup.options["tensor_parallel"] = {"ranks": plan.ranks}

@@ -84,7 +84,13 @@ SHARES: dict[float, tuple[str, ...]] = {
         *("accepted from oracle", "observer switched off", "planner switched off", "stored in another dtype"),
     ),
     0.008: (
-        *("family demo", "end of text beyond the vocabulary", "processor at fault", "ended by error"),
+        *(
+            "layers by transformers",
+            "family demo",
+            "end of text beyond the vocabulary",
+            "processor at fault",
+            "ended by error",
+        ),
         "compared with transformers",
         *(f"instruction set {name}" for name in INSTRUCTION_SETS),
     ),

@@ -85,6 +85,8 @@ class EnginePlan(msgspec.Struct, frozen=True, kw_only=True):
     """Options of the plugin that publishes changes of the prefix cache; None: without it."""
     ranks: int = 1
     """Processes that share the model."""
+    by_transformers: bool = False
+    """transformers computes the layers."""
     seed: int = 0
     """Of drafters, planner, faults and slow readers."""
 

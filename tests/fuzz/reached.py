@@ -64,6 +64,8 @@ def engine_kinds(plan: EnginePlan) -> Iterator[str]:
             yield "ngram corpus"
     if plan.kv_events is not None:
         yield f"KV events {plan.kv_events['encoding']}"
+    if plan.by_transformers:
+        yield "layers by transformers"
     if plan.ranks > 1:
         yield f"ranks {plan.ranks}"
     yield "one thread" if plan.threads == 1 else "several threads"

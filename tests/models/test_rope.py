@@ -9,9 +9,9 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from specserve.errors import ModelError
-from specserve.models.loader import resolve_length
 from specserve.models.read_config import parse_config
 from specserve.models.rope import inverse_frequencies, rotary_table, supported_length
+from specserve.models.served_length import resolve_length
 from specserve_workbench.testing.toy import DEFAULTS
 
 LENGTH = 128

@@ -71,6 +71,15 @@ def test_our_own_plugins_pass(plugin, own_report):
 
 
 @pytest.mark.sweep
+def test_the_model_by_transformers_passes(tmp_path, toy_model):
+    """In place of the engine's own family, which is what it is compared with in every other row."""
+    report, settings = tmp_path / "report.json", (*own_settings(toy_model), "transformers.architectures=all")
+    code, said = run_kit(tmp_path, "transformers", settings=settings, report=report, as_installed=True)
+    assert code == 0, said
+    assert outcomes(report, "transformers") == outcomes(PUBLISHED, "transformers"), "make proofs"
+
+
+@pytest.mark.sweep
 def test_several_ranks_pass(tmp_path, toy_model):
     report, settings = tmp_path / "report.json", own_settings(toy_model)
     code, said = run_kit(tmp_path, RANKS, settings=settings, report=report, as_installed=True)

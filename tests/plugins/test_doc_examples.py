@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+import torch
 from aiohttp.test_utils import TestClient, TestServer
 from doc_examples import PAGES, features_of, files_of
+from safetensors.torch import save_file
 from type_checks import check_types
 
 from specserve.config import EngineConfig
@@ -24,6 +26,7 @@ from specserve_server.config import ServerConfig
 from specserve_workbench.testing.drafters import NoisyDrafter
 from specserve_workbench.testing.engines import DEFAULTS, drafter_plugin, make_engine, plain_run, run, run_requests
 from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests
+from specserve_workbench.testing.toy_tokenizer import write_tokenizer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -202,3 +205,23 @@ def test_the_rows_of_the_contract_are_those_of_an_engine(tmp_path: Path, toy_mod
     exec(compile(files["rows.py"], "rows.py", "exec"), scope)
     scope["show"](toy_model)
     assert capsys.readouterr().out == printed[1]
+
+
+@pytest.mark.parametrize("kernels", ["torch", "cpu"])
+def test_a_library_computes_its_model_with_drafts_as_without(example, tmp_path, kernels):
+    path, numbers = tmp_path / "model", torch.randn((TOY_VOCAB, 32), generator=torch.Generator().manual_seed(0))
+    path.mkdir()
+    write_tokenizer(path)
+    (path / "config.json").write_text(json.dumps({"architectures": ["AveragesForCausalLM"], "model_type": "averages"}))
+    save_file({"embedding": numbers}, path / "model.safetensors")
+    options = {"plugins": ("cpu",) if kernels == "cpu" else (), "extra": example("averages")}
+    requests = growing(4)
+    plain = run(path, requests, max_num_seqs=1, **options)
+    for request in requests:
+        tokens, (first, *_) = list(request.prompt_token_ids), plain.tokens()[request.request_id]
+        assert first == int((numbers @ numbers[tokens].mean(0)).argmax())
+    noisy = NoisyDrafter(plain.tokens(), p=0.8, max_width=6, vocab_size=TOY_VOCAB)
+    options["extra"] |= {"drafter": drafter_plugin(lambda: noisy)}
+    drafted = run(path, requests, max_num_batched_tokens=24, **options)
+    assert drafted.decided() == plain.decided()
+    assert drafted.metrics.num_accepted_tokens > 10

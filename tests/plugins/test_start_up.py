@@ -175,9 +175,14 @@ def test_options_of_a_planner_that_has_nothing_to_plan_are_ignored(install: Inst
 
 @pytest.mark.parametrize("fixed", [{"draft_tokens": 3}, {"max_draft_batch": 4}], ids=str)
 def test_a_fixed_number_of_draft_tokens_switches_adaptive_off(fixed: dict[str, int]) -> None:
-    assert PluginHost.start(EngineConfig(plugins=("ngram",))).loaded_names == ("ngram", "adaptive", "cpu")
+    assert PluginHost.start(EngineConfig(plugins=("ngram",))).loaded_names == (
+        "ngram",
+        "adaptive",
+        "cpu",
+        "transformers",
+    )
     host = PluginHost.start(EngineConfig(plugins=("ngram",), **fixed))
-    assert host.loaded_names == ("ngram", "cpu")
+    assert host.loaded_names == ("ngram", "cpu", "transformers")
     (name,) = fixed
     begin = f"plugin adaptive is switched off: planner.adaptive: --{name.replace('_', '-')} {fixed[name]} fixes what"
     assert any(line.startswith(begin) for line in host.banner())

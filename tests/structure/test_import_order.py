@@ -81,6 +81,7 @@ USED_BY_PLUGINS = {
     "specserve_lora": "api specserve_server",
     "specserve_ngram": "api specserve_server",
     "specserve_tensor_parallel": "api",
+    "specserve_transformers": "api",
     "repeat_plugin": "api",
 }
 """One door: what plugins import beside `specserve.api` is an exception."""

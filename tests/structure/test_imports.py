@@ -30,6 +30,7 @@ LIGHT_MODULES = (
     "specserve_kv_events.compat",
     "specserve_lora.compat",
     "specserve_ngram.compat",
+    "specserve_transformers.compat",
     "repeat_plugin.compat",
 )
 

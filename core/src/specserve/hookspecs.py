@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from specserve.config import EngineConfig
     from specserve.models.family import ModelFamily
+    from specserve.models.library import ModelLibrary
     from specserve.models.part import ModelPart
     from specserve.models.runner import Runner, RunnerParts
     from specserve.models.weight_format import WeightFormat
@@ -60,6 +61,11 @@ def plugin_options() -> type[msgspec.Struct]:  # type: ignore[empty-body]
 @hookspec
 def model_families(config: EngineConfig, options: PluginOptions) -> Iterable[ModelFamily]:  # type: ignore[empty-body]
     """Families of models that can be served besides the engine's own."""
+
+
+@hookspec
+def model_libraries(config: EngineConfig, options: PluginOptions) -> Iterable[ModelLibrary]:  # type: ignore[empty-body]
+    """Libraries that compute whole models, in place of a family."""
 
 
 @hookspec

@@ -1,4 +1,4 @@
-"""Draws how an engine is deployed: what it publishes of its cache, and on how many ranks it runs.
+"""Draws how an engine is deployed: what it publishes of its cache, on how many ranks it runs, and who computes layers.
 
 Few run on two ranks: each of their engines starts a process.
 """
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from fuzz.plans import EnginePlan, ModelPlan
 
-PUBLISHING, TWO_RANKS = 0.3, 0.03
+PUBLISHING, TWO_RANKS, BY_TRANSFORMERS = 0.3, 0.03, 0.12
 NORMS_OF_ALL_HEADS = ("olmo2", "olmo3")
 """Families that ranks cannot divide."""
 
@@ -24,7 +24,17 @@ def deployed(rng: random.Random, model: ModelPlan, engine: EnginePlan) -> Engine
         engine = changed(engine, kv_events={"encoding": rng.choice(("map", "array"))})
     if rng.random() < TWO_RANKS and may_be_divided(model, engine):
         engine = changed(engine, ranks=2, graphs="none")  # no graph is recorded of steps that ranks divide
+    if rng.random() < BY_TRANSFORMERS and may_be_computed_by_transformers(model, engine):
+        engine = changed(engine, by_transformers=True)
     return engine
+
+
+def may_be_computed_by_transformers(model: ModelPlan, engine: EnginePlan) -> bool:
+    """transformers refuses widths that heads do not divide and Phi-3's factors for a part of a head; draft heads refuse
+    its models."""
+    if engine.ranks > 1 or "eagle" in engine.drafters or model.family == "phi3":
+        return False
+    return model.is_demo or model.config["hidden_size"] % model.config["num_attention_heads"] == 0
 
 
 def may_be_divided(model: ModelPlan, engine: EnginePlan) -> bool:

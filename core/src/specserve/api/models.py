@@ -7,6 +7,7 @@ from specserve.models.decoder import DecoderLayer, DecoderModel, DecoderWeights,
 from specserve.models.draft_head import DraftHead, TargetNorm
 from specserve.models.experts_config import ExpertsConfig
 from specserve.models.family import LayerTraits, ModelFamily
+from specserve.models.library import LoadRequest, ModelLibrary
 from specserve.models.lowrank_delta import LowRankDelta
 from specserve.models.mlp import DenseMlp, MixtureOfExperts, Mlp, dense_mlp
 from specserve.models.part import WHOLE_MODEL, ModelPart
@@ -14,7 +15,8 @@ from specserve.models.projection import NO_BATCH, BatchRows, Projection
 from specserve.models.quantised import dense
 from specserve.models.rope import RotaryTable, rotary_table, supported_length
 from specserve.models.rope_config import RopeConfig
-from specserve.models.tiled import NO_TAPS, TiledPass, copy_tap, forward_pass
+from specserve.models.served_model import ServedModel
+from specserve.models.tiled import NO_TAPS, TiledPass, copy_tap, forward_pass, in_tiles
 from specserve.models.weight_format import (
     ALL_ROWS,
     FLOATS,
@@ -43,11 +45,13 @@ __all__ = [
     "DraftHead",
     "ExpertsConfig",
     "LayerTraits",
+    "LoadRequest",
     "LowRankDelta",
     "MixtureOfExperts",
     "Mlp",
     "ModelConfig",
     "ModelFamily",
+    "ModelLibrary",
     "ModelPart",
     "Multipliers",
     "Projection",
@@ -56,6 +60,7 @@ __all__ = [
     "RopeConfig",
     "RotaryTable",
     "Rotation",
+    "ServedModel",
     "StoredAs",
     "StoredTensor",
     "SwigluClamp",
@@ -70,6 +75,7 @@ __all__ = [
     "dense_mlp",
     "expect",
     "forward_pass",
+    "in_tiles",
     "inference",
     "rotary_table",
     "supported_length",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from specserve.config import EngineConfig
     from specserve.kv.cache import KVCache
-    from specserve.models.decoder import DecoderModel
+    from specserve.models.served_model import ServedModel
     from specserve.plugins.host import PluginHost
     from specserve.protocols import AttentionBackend, AttentionFactory, Drafter, DraftLayers, GraphMode, KVLayout
 
@@ -88,7 +88,7 @@ def check_offered(name: str, offers: Mapping[str, AttentionFactory]) -> None:
 
 
 def choose_attention(
-    config: EngineConfig, host: PluginHost, model: DecoderModel, drafters: Sequence[Drafter]
+    config: EngineConfig, host: PluginHost, model: ServedModel, drafters: Sequence[Drafter]
 ) -> AttentionChoice:
     """The attention of the target."""
     spec = spec_of(config, model)
@@ -124,7 +124,7 @@ def has_trees(host: PluginHost, drafters: Sequence[Drafter]) -> bool:
     return bool(drafters) and "draft.tree" in host.features
 
 
-def spec_of(config: EngineConfig, layers: DecoderModel | DraftLayers) -> AttentionSpec:
+def spec_of(config: EngineConfig, layers: ServedModel | DraftLayers) -> AttentionSpec:
     return AttentionSpec(
         layers.num_heads,
         layers.num_kv_heads,

@@ -16,26 +16,29 @@ import torch
 from specserve.engine.choose_attention import ChosenAttention, check_attention_name, choose_attention
 from specserve.engine.connect_drafters import LayeredDrafter, draft_bytes, find_layered
 from specserve.engine.make_tokenizer import check_vocabulary, make_tokenizer
-from specserve.engine.model_roles import collect_families, collect_formats, make_part
+from specserve.engine.model_roles import collect_families, collect_formats, collect_libraries, make_part
 from specserve.engine.resolve_config import find_device, resolve_config
 from specserve.engine.roles import OwnedKernels, make_drafters, make_kernels
 from specserve.engine.size_cache import CacheShape, make_cache
 from specserve.load_progress import ASSEMBLING, DOWNLOADING, PACKING, READING
 from specserve.memory import keep_freed_memory
+from specserve.models.library import library_of
 from specserve.models.loader import ModelLoader
 from specserve.models.locate import locate_on_disk, locate_target
 from specserve.models.read_config import read_config
 from specserve.models.weight_files import patterns_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from specserve.config import EngineConfig
     from specserve.kv.cache import KVCache
     from specserve.load_progress import ProgressCallback
-    from specserve.models.decoder import DecoderModel
+    from specserve.models.family import ModelFamily
+    from specserve.models.library import LibraryModel
     from specserve.models.part import ModelPart
+    from specserve.models.served_model import ServedModel
     from specserve.plugins.host import PluginHost
     from specserve.protocols import Drafter, KernelSet
     from specserve.text.tokenizer import HfTokenizer
@@ -49,7 +52,7 @@ class Components(NamedTuple):
     device: torch.device
     tokenizer: HfTokenizer
     kernels: OwnedKernels
-    model: DecoderModel
+    model: ServedModel
     drafters: list[Drafter]
     layered: list[LayeredDrafter]
     """Those of the drafters that have layers of their own."""
@@ -64,12 +67,20 @@ def load_components(config: EngineConfig, host: PluginHost, on_progress: Progres
     path = locate_target(config.model, patterns_of(formats))
     config = msgspec.structs.replace(config, graphs=host.config.graphs)  # what its plugins run with
     families = collect_families(config, host)
-    config = resolve_config(config, read_config(path, families).dtype)
+    served_by = library_of(path, families, collect_libraries(config, host))
+    config = resolve_config(config, stored_dtype(path, families, served_by))
     check_attention_name(config, host)
     part = make_part(config, host)
     with closed_on_failure(part):
-        loader = ModelLoader(families, formats, partial(on_progress, READING), part)
+        loader = ModelLoader(families, formats, partial(on_progress, READING), part, served_by)
         return load_rest(part.configure(config), host, path, loader, on_progress)
+
+
+def stored_dtype(path: Path, families: Sequence[ModelFamily], served_by: LibraryModel | None) -> str:
+    """What the checkpoint says its weights are."""
+    if served_by is None:
+        return read_config(path, families).dtype
+    return served_by.library.dtype(served_by.raw, str(path / "config.json"))
 
 
 def load_rest(
@@ -111,7 +122,7 @@ def closed_on_failure(part: ModelPart) -> Iterator[None]:
         raise
 
 
-def pack_weights(model: DecoderModel, kernels: KernelSet, on_progress: ProgressCallback) -> None:
+def pack_weights(model: ServedModel, kernels: KernelSet, on_progress: ProgressCallback) -> None:
     for number, projection in enumerate(model.projections.values(), 1):
         projection.finalize(kernels)
         on_progress(PACKING, number, len(model.projections))

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from specserve.config import EngineConfig
     from specserve.kv.cache import KVCache
-    from specserve.models.decoder import DecoderModel
     from specserve.models.runner import Runner
+    from specserve.models.served_model import ServedModel
     from specserve.plugins.host import PluginHost
     from specserve.protocols import Drafter, DraftLayers, DraftPlanner
 
@@ -42,7 +42,7 @@ def find_layered(config: EngineConfig, host: PluginHost, drafters: Sequence[Draf
     ]
 
 
-def draft_bytes(config: EngineConfig, model: DecoderModel, layered: Sequence[LayeredDrafter]) -> DraftBytes:
+def draft_bytes(config: EngineConfig, model: ServedModel, layered: Sequence[LayeredDrafter]) -> DraftBytes:
     """What the layers of all drafters take."""
     per_block = fixed = 0
     for drafter, layers, attention in layered:

@@ -1,4 +1,4 @@
-"""What plugins' hooks return so that a model can be read: families and formats of weights, checked and guarded.
+"""What plugins' hooks return so that a model can be read: families, libraries and formats, checked and guarded.
 
 Knows nothing of what reads a model; `specserve.engine.roles` has the hooks that are called later.
 """
@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 from specserve.errors import PluginError
 from specserve.guards.family import GuardedFamily
+from specserve.guards.library import GuardedLibrary
 from specserve.guards.weight_format import guarded
 from specserve.models.family import ModelFamily
+from specserve.models.library import ModelLibrary
 from specserve.models.part import WHOLE_MODEL, ModelPart
 from specserve.models.weight_format import QuantMethod, WeightFiles, WeightFormat
 from specserve.plugins.interface_checks import as_list, check_extends, check_members, check_type
@@ -54,6 +56,21 @@ def collect_formats(config: EngineConfig, host: PluginHost) -> list[WeightFormat
             refuse_two(owners, owner, found, each.name)
             formats.append(each if owner == BUILTIN else guarded(owner, each))
     return formats
+
+
+def collect_libraries(config: EngineConfig, host: PluginHost) -> list[ModelLibrary]:
+    """Plugins' libraries of whole models, guarded. Refuses two of one name."""
+    libraries: list[ModelLibrary] = []
+    owners: dict[str, str] = {}
+    for owner, answer in host.collect("model_libraries", config=config):
+        for library in as_list(owner, "model_libraries", answer):
+            found = f"has a {type(library).__name__} among its model_libraries"
+            check_extends(owner, found, library, ModelLibrary)
+            check_members(owner, found, library, "ModelLibrary", attributes=("name",))
+            check_type(owner, "its library's name", library.name, str)
+            refuse_two(owners, owner, found, library.name)
+            libraries.append(GuardedLibrary(owner, library))
+    return libraries
 
 
 def make_part(config: EngineConfig, host: PluginHost) -> ModelPart:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from specserve.batch.lora_plan import LoraPlan
     from specserve.config import EngineConfig
     from specserve.engine.choose_attention import ChosenAttention
-    from specserve.models.decoder import DecoderModel
+    from specserve.models.served_model import ServedModel
     from specserve.plugins.host import PluginHost
     from specserve.protocols import PlanningRuntime, Verifier
     from specserve.types import Draft
@@ -96,7 +96,7 @@ def make_kernels(config: EngineConfig, host: PluginHost) -> OwnedKernels:
     return OwnedKernels(owner, kernels, sampler)
 
 
-def make_drafters(config: EngineConfig, host: PluginHost, model: DecoderModel) -> list[Drafter]:
+def make_drafters(config: EngineConfig, host: PluginHost, model: ServedModel) -> list[Drafter]:
     """Every plugin's drafter. Refuses one that needs hidden states of layers that the model does not have."""
     drafters: list[Drafter] = []
     for owner, drafter in host.collect("make_drafter", model=model, config=config):

@@ -14,7 +14,7 @@ from specserve.kv.slots import num_blocks_for
 
 if TYPE_CHECKING:
     from specserve.config import EngineConfig
-    from specserve.models.decoder import DecoderModel
+    from specserve.models.served_model import ServedModel
     from specserve.protocols import AttentionSpec
 
 SHARE_OF_FREE_MEMORY = 0.25
@@ -51,7 +51,7 @@ NO_DRAFT_LAYERS = DraftBytes(0, 0)
 
 
 def make_cache(
-    config: EngineConfig, model: DecoderModel, shape: CacheShape, drafts: DraftBytes = NO_DRAFT_LAYERS
+    config: EngineConfig, model: ServedModel, shape: CacheShape, drafts: DraftBytes = NO_DRAFT_LAYERS
 ) -> KVCache:
     """The cache of the target's layers; draft layers take their part of the same memory. Raises ConfigError where
     memory is too small."""

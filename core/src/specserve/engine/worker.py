@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from specserve.config import EngineConfig
     from specserve.kv.cache import KVCache
-    from specserve.models.decoder import DecoderModel
+    from specserve.models.served_model import ServedModel
 
 COMPUTE = ("kernel", "model", "attention")
 """Namespaces of the features that decide how a step is computed."""
@@ -31,7 +31,7 @@ COMPUTE = ("kernel", "model", "attention")
 class Worker(NamedTuple):
     """`arithmetic`: names of the kernels and the attention backend, which are those of the engine."""
 
-    model: DecoderModel
+    model: ServedModel
     cache: KVCache
     builder: BatchBuilder
     runner: Runner

@@ -8,12 +8,13 @@ Letters: T rows, H hidden size, V vocabulary, d head_dim.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
 from specserve.models.part import WHOLE_MODEL, ModelPart
 from specserve.models.projection import Projection
+from specserve.models.served_model import ServedModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from specserve.models.mlp import Mlp
     from specserve.models.projection import BatchRows
     from specserve.models.rope import RotaryTable
-    from specserve.protocols import AdaptableProjection, AdapterWeights, KernelSet
+    from specserve.protocols import AdaptableProjection, KernelSet
 
 
 class Rotation(NamedTuple):
@@ -71,7 +72,7 @@ class DecoderWeights:
     """Reads a tensor of the checkpoint, where these weights are a part of the model's."""
 
 
-class DecoderModel:
+class DecoderModel(ServedModel):
     """Inference only, plain tensors; the caller holds torch.inference_mode. Made by `loader.load_model`."""
 
     def __init__(
@@ -130,13 +131,6 @@ class DecoderModel:
         head = Projection("lm_head", weight, None, self.kernels.linear)
         head.finalize(self.kernels)
         return head
-
-    def pack_adapter(self, weights: AdapterWeights) -> Any:
-        """weights: of the whole model. What `Segment.adapter` is for its rows, until `free_adapter`."""
-        return self.part.pack_adapter(self.kernels, weights)
-
-    def free_adapter(self, packed: object) -> None:
-        self.part.free_adapter(packed)
 
     def rotations(self, positions: Tensor) -> Sequence[Rotation | None]:
         """positions: [T] int64, below max_model_len. Once per tile: that of every layer."""

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import torch
 
-from specserve.errors import ModelError
+from specserve.errors import ConfigError
 from specserve.models.arrange import arrange
 from specserve.models.checkpoint import Checkpoint
 from specserve.models.decoder import DecoderLayer, DecoderModel, DecoderWeights
 from specserve.models.families import BUILT_IN, family_named
+from specserve.models.library import LoadRequest
 from specserve.models.mlp import DenseMlp, MixtureOfExperts, activation_of
 from specserve.models.open_weights import BUILT_IN as FORMATS
 from specserve.models.open_weights import open_weights
@@ -25,7 +27,8 @@ from specserve.models.part import WHOLE_MODEL, ModelPart
 from specserve.models.projection import Projection
 from specserve.models.quantised import dense, stacked
 from specserve.models.read_config import read_config
-from specserve.models.rope import rotary_table, supported_length
+from specserve.models.rope import rotary_table
+from specserve.models.served_length import resolve_length, without_idle_scale
 from specserve.models.tensor_names import NORMS, expected_shapes, rows_of
 from specserve.models.text_part import keep_text
 from specserve.models.tied_head import tied_as_stored
@@ -41,15 +44,14 @@ if TYPE_CHECKING:
 
     from specserve.models.config import ModelConfig
     from specserve.models.family import ModelFamily
+    from specserve.models.library import LibraryModel
     from specserve.models.mlp import Mlp
+    from specserve.models.served_model import ServedModel
     from specserve.models.weight_format import WeightFormat
     from specserve.protocols import KernelSet
     from specserve.protocols.part import StoredAs
 
 log = logging.getLogger(__name__)
-
-DEFAULT_LEN_LIMIT = 32768
-"""The default context length is at most this: a longer one must be configured."""
 
 
 Progress = Callable[[int, int], None]
@@ -66,16 +68,18 @@ def load_model(
 ) -> DecoderModel:
     """Load the model in directory `path`, by the engine's own families and formats alone. See `ModelLoader.load`."""
     loader = ModelLoader(on_progress=on_progress)
-    return loader.load(path, kernels=kernels, dtype=dtype, device=device, max_model_len=max_model_len)
+    return loader.load_decoder(path, kernels=kernels, dtype=dtype, device=device, max_model_len=max_model_len)
 
 
 class ModelLoader(NamedTuple):
-    """`on_progress(bytes_done, bytes_total)` is called per tensor. `part`: what this process loads of the model."""
+    """`on_progress(bytes_done, bytes_total)` is called per tensor. `part`: what this process loads of the model.
+    `served_by`: the library that loads it in place of a family."""
 
     families: Sequence[ModelFamily] = BUILT_IN
     formats: Sequence[WeightFormat] = FORMATS
     on_progress: Progress | None = None
     part: ModelPart = WHOLE_MODEL
+    served_by: LibraryModel | None = None
 
     def load(
         self,
@@ -85,9 +89,28 @@ class ModelLoader(NamedTuple):
         dtype: str = "auto",
         device: str = "cpu",
         max_model_len: int | None = None,
-    ) -> DecoderModel:
+    ) -> ServedModel:
         """Load the model in directory `path`. Everything that can be wrong is found before weights are allocated; the
         errors are ModelErrors."""
+        if self.served_by is None:
+            return self.load_decoder(path, kernels=kernels, dtype=dtype, device=device, max_model_len=max_model_len)
+        library, raw = self.served_by
+        if self.part is not WHOLE_MODEL:
+            raise ConfigError(
+                f"{path}: {library.name} serves it, whose models cannot be divided among processes. Remove the plugin "
+                "that divides the model, or serve an architecture of the engine's own."
+            )
+        quantization = raw.get("quantization_config") or None
+        opened = cache(lambda: Checkpoint(open_weights(path, quantization, self.formats), self.on_progress))
+        kind = getattr(torch, library.dtype(raw, str(path / "config.json")) if dtype == "auto" else dtype)
+        model = library.load(LoadRequest(path, raw, opened, kernels, kind, torch.device(device), max_model_len))
+        opened().finish()
+        return model
+
+    def load_decoder(
+        self, path: Path, *, kernels: KernelSet, dtype: str, device: str, max_model_len: int | None
+    ) -> DecoderModel:
+        """A model of one of the families."""
         config = read_config(path, self.families)
         family = family_named(config.family, self.families)
         if config.unknown_fields:
@@ -120,25 +143,6 @@ def unknown_fields_told(path: Path, config: ModelConfig) -> str:
         f"{path / 'config.json'}: not used: {names}. transformers' class of family {config.family} does not read such "
         "fields either; if another program needs them for this model, its text will be wrong"
     )
-
-
-def resolve_length(config: ModelConfig, max_model_len: int | None) -> int:
-    """The context length to serve: what was asked for, or the model's own, at most 32768."""
-    longest = supported_length(config)
-    if max_model_len is None:
-        return min(longest, DEFAULT_LEN_LIMIT)
-    if not 1 <= max_model_len <= longest:
-        raise ModelError(
-            f"max_model_len must be between 1 and {longest}, which is what the model's config.json supports; "
-            f"got {max_model_len}. Ask for less, or scale the rotation in config.json (rope_parameters)."
-        )
-    return max_model_len
-
-
-def without_idle_scale(config: ModelConfig, length: int) -> ModelConfig:
-    """Without a scale of queries that is 1 at every position of such a context."""
-    scale = config.query_scale
-    return config if scale is None or scale.length < length else msgspec.structs.replace(config, query_scale=None)
 
 
 def check_tensors(config: ModelConfig, checkpoint: Checkpoint) -> dict[str, tuple[int, ...]]:
@@ -246,7 +250,8 @@ class _WeightReader:
         bias = self.joined(tuple(f"{path}.bias" for path in paths)) if biased else None
         full = f"layers.{index}.{name}"
         inputs = self.whole_shapes[f"{paths[0]}.weight"][1]
-        stored = {path.rpartition(".")[2]: self.stored_as[path] for path in paths if path in self.stored_as}
+        named = {path: self.stored_as.get(path, self.stored_as.get(f"{path}.weight")) for path in paths}
+        stored = {path.rpartition(".")[2]: part for path, part in named.items() if part is not None}
         whole = WholeMap(inputs, rows_of(paths, self.whole_shapes), self.part.combine(full), stored)
         own = rows_of(paths, self.shapes)
         self.projections[full] = Projection(full, weight, bias, self.kernels.linear, own, whole)

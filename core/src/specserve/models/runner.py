@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from specserve.batch.batch import Batch
     from specserve.kv.cache import KVCache
     from specserve.metrics import EngineMetrics
-    from specserve.models.decoder import DecoderModel
+    from specserve.models.served_model import ServedModel
     from specserve.protocols import (
         AttentionBackend,
         DraftGraphs,
@@ -40,7 +40,7 @@ class StepParts(NamedTuple):
     """What computes a step. `hidden_layers`: the layers whose outputs are needed; layer n's output has key n + 1, the
     embedding key 0. `graphs`: those that the attention backend states to serve."""
 
-    model: DecoderModel
+    model: ServedModel
     kernels: KernelSet
     attention: AttentionBackend
     hidden_layers: Collection[int] = ()

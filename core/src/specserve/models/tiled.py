@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve.batch.batch import Batch
+    from specserve.models.served_model import ServedModel
     from specserve.protocols import AttentionBackend, KernelSet
 
 
@@ -35,9 +36,11 @@ def copy_tap(taps: Mapping[int, Tensor], layer: int, x: Tensor) -> None:
         taps[layer].copy_(x[: len(taps[layer])])
 
 
-def forward_pass(model: DecoderModel, kernels: KernelSet, attention: AttentionBackend) -> ForwardPass:
+def forward_pass(model: ServedModel, kernels: KernelSet, attention: AttentionBackend) -> ForwardPass:
     """The kernel set's own pass over the layers where it can fuse them, else piece by piece, as the layers of a family
-    with a decoder of its own."""
+    with a decoder of its own; that of a library for its models."""
+    if not isinstance(model, DecoderModel):
+        return model.forward_pass(attention)
     known = type(model) is DecoderModel and model.config.beyond_llama <= kernels.fuses
     fused = kernels.fuse(model, attention) if known else None
     return TiledPass(model, attention, kernels.row_tile) if fused is None else fused

@@ -35,6 +35,7 @@ GRAPH_FEATURES = {REPLAY: "records steps and replays them"}
 
 MODEL_FEATURES = {
     "model.family": "serves models of families that the engine does not have itself",
+    "model.library": "serves models that another library computes",
     "model.weights": "reads weights of formats that the engine does not have itself",
 }
 """What adds models and changes nothing for others. A plugin works with these unless it declares a conflict; providers

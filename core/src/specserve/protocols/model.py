@@ -158,7 +158,8 @@ class AdaptableProjection(Protocol):
     packed: Callable[[Tensor], Tensor] | None
     """The map with its packed weight; None where nothing is packed, or where a plugin set the kernel."""
     parts: Mapping[str, slice]
-    """Rows of the output by the checkpoint's own names: a fused qkv has q_proj, k_proj, v_proj."""
+    """Rows of the output by the checkpoint's own names: a fused qkv has q_proj, k_proj, v_proj. Libraries' models have
+    whole paths: model.layers.0.self_attn.q_proj."""
     whole: WholeMap
     """The map that this is a part of, where several processes compute the model; else this one. A kernel that fuses the
     projection with others must decline where it has a `combine`."""

@@ -6,19 +6,20 @@ from typing import TYPE_CHECKING
 
 from specserve.api import ConfigError
 from specserve.api.files import locate_model
+from specserve.api.models import DecoderModel
 from specserve_eagle.checkpoints.detect import kind_of
 from specserve_eagle.load_head import load_head
 from specserve_eagle.standalone import load_standalone
 
 if TYPE_CHECKING:
     from specserve.api import EngineConfig
-    from specserve.api.models import DecoderModel
+    from specserve.api.models import ServedModel
     from specserve_eagle.draft_model import DraftModel, Lookahead
     from specserve_eagle.options import EagleOptions
 
 
 def load_draft_model(
-    config: EngineConfig, options: EagleOptions, target: DecoderModel, lookahead: Lookahead
+    config: EngineConfig, options: EagleOptions, target: ServedModel, lookahead: Lookahead
 ) -> DraftModel:
     """Everything that can be wrong is found here, before the KV cache is sized."""
     if options.model is None:
@@ -29,4 +30,10 @@ def load_draft_model(
     path = locate_model(options.model)
     if kind_of(path) == "standalone":
         return load_standalone(path, config, target, lookahead)
+    if not isinstance(target, DecoderModel):
+        raise ConfigError(
+            f"eagle.model: {options.model} is a draft head, which shares norms and rotation with its target; "
+            f"{config.model} is served by a library that keeps them to itself. Use a stand-alone draft model, or "
+            "n-gram drafts."
+        )
     return load_head(path, target, lookahead)

@@ -12,7 +12,7 @@ from specserve_eagle.options import EagleOptions
 
 if TYPE_CHECKING:
     from specserve.api import EngineConfig
-    from specserve.api.models import DecoderModel
+    from specserve.api.models import ServedModel
 
 
 class EaglePlugin:
@@ -21,7 +21,7 @@ class EaglePlugin:
         return EagleOptions
 
     @hookimpl
-    def make_drafter(self, model: DecoderModel, config: EngineConfig, options: EagleOptions) -> EagleDrafter:
+    def make_drafter(self, model: ServedModel, config: EngineConfig, options: EagleOptions) -> EagleDrafter:
         lookahead = Lookahead(options.max_rows, options.topk > 1)
         draft_model = load_draft_model(config, options, model, lookahead)
         return EagleDrafter(draft_model, options)

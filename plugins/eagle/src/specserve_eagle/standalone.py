@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from specserve.api import EngineConfig
-    from specserve.api.models import DecoderModel
+    from specserve.api.models import ServedModel
     from specserve_eagle.draft_model import Lookahead
 
 
-def load_standalone(path: Path, config: EngineConfig, target: DecoderModel, lookahead: Lookahead) -> DraftModel:
+def load_standalone(path: Path, config: EngineConfig, target: ServedModel, lookahead: Lookahead) -> DraftModel:
     """Raises ModelError for another vocabulary."""
     model_config = read_config(path)
     if model_config.vocab_size != target.vocab_size:

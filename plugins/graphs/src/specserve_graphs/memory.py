@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.api.models import DecoderModel
+    from specserve.api.models import ServedModel
 
 
 class RowSizes(NamedTuple):
@@ -30,7 +30,7 @@ class RowSizes(NamedTuple):
     vocab: int
 
 
-def row_sizes(model: DecoderModel, *, has_logits: bool) -> RowSizes:
+def row_sizes(model: ServedModel, *, has_logits: bool) -> RowSizes:
     """`has_logits`: are they computed in full graphs?"""
     vocab = model.vocab_size if has_logits else 0
     return RowSizes(model.hidden_size, model.num_heads, model.num_kv_heads, model.head_dim, vocab)

@@ -73,13 +73,17 @@ def modules_of(projections: Mapping[str, AdaptableProjection]) -> Modules:
 
 
 def own_names(projections: Mapping[str, AdaptableProjection]) -> dict[str, tuple[str, slice]]:
-    """Of every linear map, as the checkpoints of Llama have them, and those of Qwen3 where there are experts."""
+    """Of every linear map, as the checkpoints of Llama have them, and those of Qwen3 where there are experts. Parts of
+    libraries' models have their paths as names."""
     found = {}
     for name, projection in projections.items():
         if name == HEAD:
             continue
-        layers, layer, *inside, _ = name.split(".")
         for part, outs in projection.whole.parts.items():
+            if "." in part:
+                found[part] = (name, outs)
+                continue
+            layers, layer, *inside, _ = name.split(".")
             found[".".join(("model", layers, layer, BLOCKS[part], *inside, part))] = (name, outs)
     return found
 

@@ -68,6 +68,8 @@ def pieces_of(name: str, projection: AdaptableProjection) -> Iterator[tuple[str,
     """By the names of the checkpoint's tensors."""
     for part, stored in projection.whole.stored.items():
         outs = projection.whole.parts[part]
+        if stored.transposed or stored.every > 1:
+            continue
         yield stored.name, Piece(stored.of_stack, stored.first_row, name, outs.start, outs.stop)
 
 
@@ -101,10 +103,12 @@ def named_by_class(projections: Mapping[str, AdaptableProjection]) -> dict[tuple
 
 
 def of_every_expert(projections: Mapping[str, AdaptableProjection], layer: str, name: str) -> list[Outputs]:
-    """Empty where the checkpoint's stacks have the rows of an expert in another order, as gates and ups by turns:
-    transformers' parameters have it, too."""
+    """Empty where the checkpoint's stacks have the rows of an expert in another order, as gates and ups by turns, or
+    its matrices transposed: transformers' parameters have it, too."""
     found: list[Outputs] = []
     while projection := projections.get(f"{layer}.experts.{len(found)}.{name}"):
+        if any(part.transposed or part.every > 1 for part in projection.whole.stored.values()):
+            return []
         stacked = [piece for _, piece in pieces_of(projection.name, projection) if piece.stack is not None]
         if stacked and outputs_of(sorted(stacked, key=lambda piece: piece.first_row)) is None:
             return []

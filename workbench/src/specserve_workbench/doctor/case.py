@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from specserve.engine.roles import OwnedKernels
     from specserve.models.config import ModelConfig
     from specserve.models.family import ModelFamily
+    from specserve.models.library import ModelLibrary
     from specserve.models.weight_format import WeightFormat
     from specserve_server.config import ServerConfig
     from specserve_workbench.doctor.checkpoint_size import CheckpointSize
@@ -77,9 +78,23 @@ class Case:
         return path
 
     def _read_config(self) -> ModelConfig:
+        from specserve.models.library import library_of
         from specserve.models.read_config import read_config
 
+        served_by = library_of(self.path(), self.families(), self._collect_libraries())
+        if served_by is not None:
+            raise UnknownError(
+                f"the library {served_by.library.name} computes this model: serve it to see whether it can"
+            )
         return read_config(self.path(), self.families())
+
+    def _collect_libraries(self) -> Sequence[ModelLibrary]:
+        from specserve.engine.model_roles import collect_libraries
+
+        try:
+            return collect_libraries(self.engine, self.host())
+        except FAULTS:  # another check says why
+            return ()
 
     def _collect_families(self) -> Sequence[ModelFamily]:
         from specserve.engine.model_roles import collect_families

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from specserve.config import DEMO_MODEL
 from specserve.errors import ModelError
-from specserve.models.loader import resolve_length, unknown_fields_told
+from specserve.models.loader import unknown_fields_told
 from specserve.models.locate import GROUP
+from specserve.models.served_length import resolve_length
 from specserve.text.tokenizer import HfTokenizer
 from specserve_workbench.collected_warnings import collected_warnings
 from specserve_workbench.doctor.needed import needed

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from specserve.engine.choose_attention import checked_choice, needs_of
 from specserve.engine.resolve_config import find_device
 from specserve.engine.size_cache import CacheShape, free_memory, num_blocks
-from specserve.models.loader import resolve_length
+from specserve.models.served_length import resolve_length
 from specserve.protocols import AttentionSpec
 from specserve_workbench.doctor.needed import needed
 from specserve_workbench.doctor.rows import Row, bytes_text, rows_of

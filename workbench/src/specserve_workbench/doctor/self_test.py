@@ -16,9 +16,9 @@ import msgspec
 from specserve.config import DEMO_MODEL
 from specserve.errors import ConfigError
 from specserve.faults import FAULTS
-from specserve.models.loader import resolve_length
 from specserve.models.locate import locate_model
 from specserve.models.read_config import read_config
+from specserve.models.served_length import resolve_length
 from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve_workbench.collected_warnings import collected_warnings
 from specserve_workbench.doctor.comparison import compared, speed_with_drafts, speed_without_drafts

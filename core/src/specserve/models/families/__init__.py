@@ -53,5 +53,6 @@ def family_of(raw: RawJson, families: Sequence[ModelFamily], where: str) -> Mode
         return by_name[raw["model_type"]]
     raise ModelError(
         f"{where}: architecture {', '.join(map(str, names)) or raw.get('model_type')!r} is not supported. "
-        f"Supported: {', '.join(by_architecture)}."
+        f"Supported: {', '.join(by_architecture)}. The plugin transformers serves many others: "
+        "pip install specserve-plugin-transformers, and do not switch it off."
     )

@@ -1,0 +1,68 @@
+"""What the engine, drafters and plugins need of any model, whoever computes its layers.
+
+`specserve.models.decoder.DecoderModel` is the engine's own. A model of another library extends this class and makes its
+forward passes itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from specserve.models.part import WHOLE_MODEL, ModelPart
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import torch
+    from torch import Tensor
+
+    from specserve.models.projection import Projection
+    from specserve.protocols import AdaptableProjection, AdapterWeights, AttentionBackend, ForwardPass, KernelSet
+
+
+class ServedModel:
+    """Inference only; the caller holds torch.inference_mode."""
+
+    kernels: KernelSet
+    num_layers: int
+    vocab_size: int
+    hidden_size: int
+    """Of the hidden states between layers."""
+    num_heads: int
+    """Query heads of every layer."""
+    num_kv_heads: int
+    head_dim: int
+    scale: float
+    """What attention multiplies scores by."""
+    sliding_windows: tuple[int | None, ...]
+    """Per layer: how many keys a query sees, itself included; None for all."""
+    soft_caps: tuple[float | None, ...] = ()
+    sinks: tuple[Tensor | None, ...] = ()
+    """Per layer, or empty where no layer has any: see `specserve.protocols.AttentionSpec`."""
+    max_model_len: int
+    dtype: torch.dtype
+    device: torch.device
+    projections: Mapping[str, AdaptableProjection]
+    """Linear maps that plugins may adapt, and `lm_head`, which they leave. The engine has the kernel set pack all of
+    them after `adapt_model`."""
+    part: ModelPart = WHOLE_MODEL
+
+    def forward_pass(self, attention: AttentionBackend) -> ForwardPass:
+        """A pass of its own over these keys and values, called once all projections are packed, and again for another
+        backend and for graphs. The engine makes the passes of its own decoders. Raises ModelError."""
+        raise NotImplementedError(f"{type(self).__name__} makes no passes")
+
+    def whole_embedding(self) -> Tensor:
+        """[V, H], for drafters."""
+        raise NotImplementedError(f"{type(self).__name__} gives no embedding")
+
+    def whole_head(self) -> Projection:
+        """The output head, packed, for drafters."""
+        raise NotImplementedError(f"{type(self).__name__} gives no head")
+
+    def pack_adapter(self, weights: AdapterWeights) -> Any:
+        """weights: of the whole model. What `Segment.adapter` is for its rows, until `free_adapter`."""
+        return self.part.pack_adapter(self.kernels, weights)
+
+    def free_adapter(self, packed: object) -> None:
+        self.part.free_adapter(packed)

@@ -1,0 +1,1 @@
+"""Causal language models that transformers computes, served with the engine's cache, kernels and drafts."""
