@@ -146,6 +146,6 @@ def test_an_eagle_head_begins_with_the_targets_keys_and_outputs_of_its_size(tmp_
     normed = F.rms_norm(torch.randn(5, len(gain)), (len(gain),))
     expected = F.linear(normed * last.input_norm, last.qkv_proj.weight[last.qkv_proj.parts["k_proj"]])
     torch.testing.assert_close(layer.self_attn.k_proj(normed * gain), expected, atol=1e-4, rtol=1e-4)
-    factors = layer.mlp.down_proj.weight / last.down_proj.weight
+    factors = layer.mlp.down_proj.weight / last.mlp.down_proj.weight
     assert factors.std(1).max() < 1e-4
     torch.testing.assert_close(factors[:, 0] / factors[0, 0], gain / gain[0], atol=1e-4, rtol=1e-4)

@@ -129,12 +129,12 @@ def test_a_target_agrees_with_itself(target):
     for mine, theirs in zip(model.layers, own.layers, strict=True):
         mine.input_layernorm.weight.copy_(theirs.input_norm)
         mine.post_attention_layernorm.weight.copy_(theirs.mlp_norm)
-        parts = {"self_attn": theirs.qkv_proj, "mlp": theirs.gate_up_proj}
+        parts = {"self_attn": theirs.qkv_proj, "mlp": theirs.mlp.gate_up_proj}
         for block, joined in parts.items():
             for name, rows in joined.parts.items():
                 getattr(getattr(mine, block), name).weight.copy_(joined.weight[rows])
         mine.self_attn.o_proj.weight.copy_(theirs.o_proj.weight)
-        mine.mlp.down_proj.weight.copy_(theirs.down_proj.weight)
+        mine.mlp.down_proj.weight.copy_(theirs.mlp.down_proj.weight)
     for temperature in (0.0, 0.8):
         figure = teacher_forced(model, target, stream(72).view(3, 24), Sampling(3, temperature))
         assert figure.mean_length == pytest.approx(4.0, abs=1e-3)

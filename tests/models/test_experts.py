@@ -17,11 +17,13 @@ from specserve.batch.lora_plan import LoraPlan, Segment
 from specserve.engine.measure_costs import CostProbe, TimedPass
 from specserve.errors import ModelError
 from specserve.kernels.torch_kernels import TorchKernels
+from specserve.models import mlp
 from specserve.models.experts_config import ExpertsConfig
 from specserve.models.loader import load_model
 from specserve.models.mlp import combined, of_rows, rows_by_expert
 from specserve.models.projection import BatchRows
 from specserve.models.read_config import read_config
+from specserve.models.routing import choose_experts
 from specserve_cpu import _native
 from specserve_cpu.kernels import CpuKernels
 from specserve_workbench.testing.engines import make_engine
@@ -45,6 +47,10 @@ def kernel_sets(dtype: str):
     return [TorchKernels(), *(CpuKernels(_native.Machine(name, 2), dtype) for name in _native.instruction_sets())]
 
 
+def chosen_by(kernels, logits, config):
+    return kernels.choose_experts(logits, config) or choose_experts(logits, config)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", ROUTERS)
 def test_experts_and_weights_are_those_of_transformers(tmp_path, name, dtype):
@@ -57,7 +63,7 @@ def test_experts_and_weights_are_those_of_transformers(tmp_path, name, dtype):
     with torch.no_grad():
         _, their_weights, their_experts = theirs(logits)
     for kernels in kernel_sets(dtype):
-        experts, weights = kernels.choose_experts(logits, config)
+        experts, weights = chosen_by(kernels, logits, config)
         assert weights.dtype == torch.float32
         for row in range(32):
             top = logits[row].topk(6).values
@@ -74,7 +80,7 @@ def test_of_equal_experts_the_lower_is_chosen(dtype):
     logits[1, [7, 30, 31]] = 1.0
     logits[2, [39, 3, 20, 21, 22]] = 2.0
     for kernels in kernel_sets(dtype):
-        experts, weights = kernels.choose_experts(logits, config)
+        experts, weights = chosen_by(kernels, logits, config)
         assert experts[:4].tolist() == [[0, 1, 2, 3], [7, 30, 31, 0], [3, 20, 21, 22], [0, 1, 2, 3]]
         assert weights[0].tolist() == pytest.approx([1 / 40] * 4, rel=1e-2)
 
@@ -84,12 +90,12 @@ def test_a_row_chooses_alone_as_it_does_in_company(dtype):
     config = ExpertsConfig(count=37, chosen=6, inner_size=1, layers=(True,), renormalised=True)
     logits = (3 * torch.randn(32, 37, generator=torch.Generator().manual_seed(2))).to(getattr(torch, dtype))
     for kernels in kernel_sets(dtype):
-        experts, weights = kernels.choose_experts(logits, config)
+        experts, weights = chosen_by(kernels, logits, config)
         for row in range(32):
             at = (row + 5) % 32 if kernels.row_tile else 0
             other = torch.zeros(32 if kernels.row_tile else 1, 37, dtype=logits.dtype)
             other[at] = logits[row]
-            own_experts, own_weights = kernels.choose_experts(other, config)
+            own_experts, own_weights = chosen_by(kernels, other, config)
             assert own_experts[at].tolist() == experts[row].tolist()
             assert own_weights[at].tolist() == weights[row].tolist()
 
@@ -101,7 +107,7 @@ def test_logits_that_are_no_numbers_choose_experts_that_there_are():
     logits[1, 4:] = torch.tensor([1.0, float("inf"), 2.0, float("-inf"), 3.0])
     logits[2] = float("-inf")
     for kernels in kernel_sets("float32"):
-        experts, _ = kernels.choose_experts(logits, config)
+        experts, _ = chosen_by(kernels, logits, config)
         assert all(len({*row}) == 3 and {*row} <= {*range(9)} for row in experts.tolist())
 
 
@@ -216,7 +222,7 @@ def test_a_stack_that_is_a_matrix_is_refused(tmp_path):
         load_model(path, kernels=TorchKernels())
 
 
-def test_timed_passes_read_as_many_experts_as_rows_of_text(tmp_path):
+def test_timed_passes_read_as_many_experts_as_rows_of_text(tmp_path, monkeypatch):
     """The planner's table would else say that draft tokens cost nothing in a model with experts."""
     path = write_checkpoint(tmp_path, architecture="qwen3_moe", num_experts=32, num_experts_per_tok=2)
     parts = make_engine(path, kv_memory="1M").engine.parts
@@ -225,17 +231,14 @@ def test_timed_passes_read_as_many_experts_as_rows_of_text(tmp_path):
         touched = []
         for turn in range(3):
             seen = set()
-            kernels = parts.runner.model.layers[0].mlp.kernels
-            choose = kernels.choose_experts
 
-            def recording(logits, config, choose=choose, seen=seen, rows=rows):
-                experts, weights = choose(logits, config)
+            def recording(logits, config, seen=seen, rows=rows):
+                experts, weights = choose_experts(logits, config)
                 seen |= {*experts[:rows].flatten().tolist()}
                 return experts, weights
 
-            kernels.choose_experts = recording
+            monkeypatch.setattr(mlp, "choose_experts", recording)
             parts.runner.forward(TimedPass(32, rows).batch(probe, turn))
-            kernels.choose_experts = choose
             touched.append(seen)
         expected = 32 * (1 - (1 - 2 / 32) ** rows)
         assert min(map(len, touched)) > 0.6 * expected

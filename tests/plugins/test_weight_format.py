@@ -165,7 +165,7 @@ def test_without_the_plugin_a_format_is_refused_by_name(toy_model, tmp_path):
         ModelError, match=r"has no weights: neither model.safetensors nor model.safetensors.index.json\."
     ):
         make_engine(as_npz(toy_model, tmp_path / "npz"))
-    with pytest.raises(ModelError, match=r"quant_method must be compressed-tensors \(.*\); got 'gptq'"):
+    with pytest.raises(ModelError, match=r"quant_method must be compressed-tensors \(.*\) or mxfp4; got 'gptq'"):
         make_engine(write_gptq(toy_model, tmp_path / "gptq")[0])
 
 
@@ -176,7 +176,10 @@ def test_an_error_names_all_formats_that_are_read(installed, toy_model, tmp_path
         make_engine(path, plugins=("formats",))
     config = json.loads((path / "config.json").read_text()) | {"quantization_config": {"quant_method": "awq"}}
     (path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ModelError, match=r"compressed-tensors \(.*\) or gptq \(symmetric .* desc_act\); got 'awq'"):
+    allowed = r"compressed-tensors \(.*\) or mxfp4 or gptq \(symmetric .* desc_act\); got 'awq'"
+    with pytest.raises(ModelError, match=allowed):
+        ModelError, match=r"compressed-tensors \(.*\) or mxfp4 or gptq \(symmetric .* desc_act\); got 'awq'"
+    ):
         make_engine(path, plugins=("formats",))
 
 

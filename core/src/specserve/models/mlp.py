@@ -15,6 +15,7 @@ import torch
 
 from specserve.batch.lora_plan import LoraPlan, Segment
 from specserve.models.projection import BatchRows
+from specserve.models.routing import choose_experts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -56,7 +57,8 @@ class MixtureOfExperts:
         so that a row's bits do not depend on who else is given to its experts."""
         if x.is_cuda and torch.cuda.is_current_stream_capturing():
             raise RuntimeError("which experts a step calls is decided on the host, which a graph does not replay")
-        chosen, weights = self.kernels.choose_experts(self.router(x, at), self.config)
+        logits = self.router(x, at)
+        chosen, weights = self.kernels.choose_experts(logits, self.config) or choose_experts(logits, self.config)
         given = rows_by_expert(chosen.tolist(), self.config.count)
         outs = x.new_empty((chosen.shape[1], *x.shape))
         for expert, slots in given.items():

@@ -6,7 +6,7 @@ forward passes itself.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from specserve.models.part import WHOLE_MODEL, ModelPart
 
@@ -60,7 +60,7 @@ class ServedModel:
         """The output head, packed, for drafters."""
         raise NotImplementedError(f"{type(self).__name__} gives no head")
 
-    def pack_adapter(self, weights: AdapterWeights) -> Any:
+    def pack_adapter(self, weights: AdapterWeights) -> object:
         """weights: of the whole model. What `Segment.adapter` is for its rows, until `free_adapter`."""
         return self.part.pack_adapter(self.kernels, weights)
 

@@ -66,21 +66,19 @@ class KernelSet(ABC):
         return torch.stack(rows) if rows else gate_up.new_empty((0, size))
 
     def clamped_swiglu(self, gate_up: Tensor, gain: float, limit: float) -> Tensor:
-        """gate_up: [T, 2n] -> [T, n]: see `specserve.models.config.SwigluClamp`. This default takes a row at a time."""
-        import torch  # declarations of plugins load this module, and must not load torch
-
-        from specserve.kernels.clamped_swiglu import clamped_swiglu
-
+        """gate_up: [T, 2n] -> [T, n]: see `specserve.models.config.SwigluClamp`. The gate's part is computed in float32
+        and rounded, the up's is rounded, and so is their product. This default takes a row at a time."""
         gates, ups = gate_up.chunk(2, -1)
-        rows = [clamped_swiglu(gate, up, gain, limit) for gate, up in zip(gates, ups, strict=True)]
-        return torch.stack(rows) if rows else gate_up.new_empty((0, gate_up.shape[-1] // 2))
+        out = ups.clamp(-limit, limit).add_(1.0)
+        for gate, to in zip(gates, out, strict=True):
+            wide = gate.clamp(max=limit).float()
+            to.mul_((wide / (-gain * wide).exp_().add_(1.0)).to(gate.dtype))
+        return out
 
-    def choose_experts(self, logits: Tensor, config: Any) -> tuple[Tensor, Tensor]:
+    def choose_experts(self, logits: Tensor, config: Any) -> tuple[Tensor, Tensor] | None:
         """logits: [T, E] in the model's dtype; config: a `specserve.models.experts_config.ExpertsConfig`, which says
-        how. -> experts [T, k] int64, and their weights [T, k] float32."""
-        from specserve.kernels.routing import choose_experts  # declarations of plugins must not load torch
-
-        return choose_experts(logits, config)
+        how. -> experts [T, k] int64, and their weights [T, k] float32. None: `specserve.models.routing` does it."""
+        return None
 
     @abstractmethod
     def pack_adapter(self, weights: AdapterWeights) -> Any:

@@ -34,12 +34,12 @@ class StoredAs(NamedTuple):
     first_row: int = 0
     num_rows: int | None = None
     """None: all from there on."""
+    of_stack: int | None = None
+    """Of tensors that are stacks of matrices: which one."""
     every: int = 1
     """Which of the rows from there on: all, or one of so many."""
     transposed: bool = False
     """The matrix is stored as [in, out]; rows are counted in [out, in]."""
-    of_stack: int | None = None
-    """Of tensors that are stacks of matrices: which one."""
 
     @property
     def rows(self) -> slice:

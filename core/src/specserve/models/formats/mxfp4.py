@@ -6,7 +6,7 @@ and shapes of these tensors; knows nothing of experts.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -32,7 +32,7 @@ BIAS, NOT_A_NUMBER = 127, 255
 class Mxfp4(QuantMethod):
     name = "mxfp4"
 
-    def open(self, stored: WeightSource, settings: Mapping[str, Any], where: str) -> WeightSource:
+    def open(self, stored: WeightSource, settings: Mapping[str, object], where: str) -> WeightSource:
         return Mxfp4Source(stored)
 
 
