@@ -23,6 +23,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "olmoe": {"intermediate_size": 112},
     "granitemoe": {"intermediate_size": 96},
     "mixtral": {"intermediate_size": 80, "num_local_experts": 5},
+    "gpt_oss": {"intermediate_size": 96},
 }
 """By architecture, what differs from its toy."""
 BLOCKS = {"granitemoe": "block_sparse_moe"}

@@ -14,10 +14,8 @@ from safetensors.torch import load_file, save_file
 from test_lora_parity import assert_parity, our_logits, save_with_peft
 from toy_adapters import lora_engine
 
-from specserve.kernels.torch_kernels import TorchKernels
 from specserve.models.families import BUILT_IN
 from specserve.models.family import ModelFamily, StoredAs
-from specserve.models.loader import load_model
 from specserve.protocols.part import WholeMap
 from specserve_lora.modules import modules_of
 from specserve_workbench.testing.toy import write_checkpoint
@@ -96,9 +94,9 @@ def test_logits_are_pefts_on_every_family(model, tmp_path, form):
     assert (assert_parity(model, tmp_path) - our_logits(model, None)).abs().max() > 0.01
 
 
-@pytest.mark.parametrize("family", [name for name in MODELS if name != "granitemoe"])
+@pytest.mark.parametrize("family", ["qwen3_moe", "olmoe", "mixtral"])
 def test_modules_of_experts_are_merged_into_the_checkpoint(family, tmp_path):
-    """As transformers 4 trains them; Granite's experts were never linear maps."""
+    """As transformers 4 trains them; Granite's and gpt-oss' experts were never linear maps."""
     model = write_model(tmp_path / "model", family)
     adapter = write_per_expert(tmp_path / "adapter", model)
     expected = our_logits(merged_checkpoint(tmp_path / "merged", model, adapter), None)
@@ -170,16 +168,7 @@ def test_memory_counts_every_expert(model, tmp_path):
 
 def test_every_family_with_experts_is_compared_with_peft():
     """What its class calls them, and in which order a parameter has gates and ups, is not known otherwise."""
-    families = {family.name for family in BUILT_IN if family.experts.__func__ is not ModelFamily.experts}
-    assert families - {"gpt_oss"} == {*MODELS}
-
-
-def test_parameters_with_gates_and_ups_by_turns_are_not_offered(tmp_path):
-    model = load_model(write_checkpoint(tmp_path / "model", architecture="gpt_oss"), kernels=TorchKernels())
-    offered = modules_of(model.projections)
-    assert not [key for key in offered.parameters if "experts.gate_up_proj" in key or "experts.down_proj" in key]
-    assert "model.layers.0.mlp.router" in offered.linear
-    assert "model.layers.0.mlp.experts.1.up_proj" in offered.linear
+    assert {family.name for family in BUILT_IN if family.experts.__func__ is not ModelFamily.experts} == {*MODELS}
 
 
 def projections_of_a_layer(rows_of_gate: int, rows_of_up: int) -> dict[str, Any]:
@@ -188,8 +177,8 @@ def projections_of_a_layer(rows_of_gate: int, rows_of_up: int) -> dict[str, Any]
     found: dict[str, Any] = {"layers.0.router": WholeMap(16, {"gate": slice(0, 2)})}
     for expert in range(2):
         stored = {
-            "gate_proj": StoredAs(stack, rows_of_gate, 4, expert),
-            "up_proj": StoredAs(stack, rows_of_up, 4, expert),
+            "gate_proj": StoredAs(stack, rows_of_gate, 4, of_stack=expert),
+            "up_proj": StoredAs(stack, rows_of_up, 4, of_stack=expert),
         }
         found[f"layers.0.experts.{expert}.gate_up_proj"] = WholeMap(16, parts, stored=stored)
     return {name: SimpleNamespace(name=name, whole=whole) for name, whole in found.items()}

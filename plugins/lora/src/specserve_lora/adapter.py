@@ -140,9 +140,10 @@ def parts_of(target: Target, down: Tensor, up: Tensor) -> Iterator[tuple[Tensor,
     """down: [E * r, in], up: [out, r * E] -> of every expert, [r, in] and [out, r], with memory of their own: rows of
     down are in order of experts first, columns of up of ranks first."""
     count, rank = len(target.module.places), target.rank
-    if count == 1:
+    if (count, target.module.places[0].turns) == (1, 1):
         yield down, up
         return
     downs, ups = down.view(count, rank, -1), up.view(-1, rank, count)
-    for expert in range(count):
-        yield downs[expert].clone(), ups[:, :, expert].contiguous()
+    for expert, place in enumerate(target.module.places):
+        by_turns = [ups[turn :: place.turns, :, expert] for turn in range(place.turns)]
+        yield downs[expert].clone(), torch.cat(by_turns)

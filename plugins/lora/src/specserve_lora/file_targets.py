@@ -33,14 +33,14 @@ class ChangedOutputs:
 
     def find(self, target: Target) -> Target | None:
         """One that changes an output of this target, too."""
-        for projection, outs in target.module.places:
+        for projection, outs, _ in target.module.places:
             for changed, other in self.by_projection.get(projection, ()):
                 if changed.start < outs.stop and outs.start < changed.stop:
                     return other
         return None
 
     def add(self, target: Target) -> None:
-        for projection, outs in target.module.places:
+        for projection, outs, _ in target.module.places:
             self.by_projection.setdefault(projection, []).append((outs, target))
 
 
@@ -72,8 +72,8 @@ def targets_in(file: SafetensorsFile, candidates: Sequence[Target]) -> list[Targ
 
 def kind_of(target: Target) -> str | None:
     """What transformers 5 has as parameters, where `target_modules` names it."""
-    own = target.module.places[0].projection.split(".")[2]
-    return own if own in (EXPERT, ROUTER) and not target.is_parameter else None
+    own = target.module.places[0].projection.split(".")[2:3]
+    return own[0] if own in ([EXPERT], [ROUTER]) and not target.is_parameter else None
 
 
 def check_tensors(file: SafetensorsFile, targets: Sequence[Target]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from specserve_lora.stored_names import named_by_checkpoint, named_by_class
+from specserve_lora.stored_names import Place, named_by_checkpoint, named_by_class
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,13 +24,6 @@ BLOCKS = {
 """Which block of a layer holds each part in all supported families."""
 ROUTER, EXPERT = "router", "experts"
 """What follows the layer in the names of projections that only layers with experts have."""
-
-
-class Place(NamedTuple):
-    """Outputs of a projection."""
-
-    projection: str
-    outs: slice
 
 
 class Module(NamedTuple):
@@ -72,29 +65,28 @@ def modules_of(projections: Mapping[str, AdaptableProjection]) -> Modules:
     return Modules({m.path: m for m in found}, {m.key: m for m in (*found, *by_class)})
 
 
-def own_names(projections: Mapping[str, AdaptableProjection]) -> dict[str, tuple[str, slice]]:
+def own_names(projections: Mapping[str, AdaptableProjection]) -> dict[str, Place]:
     """Of every linear map, as the checkpoints of Llama have them, and those of Qwen3 where there are experts. Parts of
     libraries' models have their paths as names."""
-    found = {}
+    found: dict[str, Place] = {}
     for name, projection in projections.items():
         if name == HEAD:
             continue
         for part, outs in projection.whole.parts.items():
             if "." in part:
-                found[part] = (name, outs)
+                found[part] = Place(name, outs)
                 continue
             layers, layer, *inside, _ = name.split(".")
-            found[".".join(("model", layers, layer, BLOCKS[part], *inside, part))] = (name, outs)
+            found[".".join(("model", layers, layer, BLOCKS[part], *inside, part))] = Place(name, outs)
     return found
 
 
 def module_of(
     path: str,
-    places: list[tuple[str, slice]],
+    places: list[Place],
     projections: Mapping[str, AdaptableProjection],
     parameter: str = "weight",
 ) -> Module:
-    """places: projections and their outputs. An adapter is for the whole model, whatever this process has of it."""
-    name, outs = places[0]
-    made = tuple(Place(*place) for place in places)
-    return Module(path, parameter, made, projections[name].whole.in_features, outs.stop - outs.start)
+    """An adapter is for the whole model, whatever this process has of it."""
+    name, outs, _ = places[0]
+    return Module(path, parameter, tuple(places), projections[name].whole.in_features, outs.stop - outs.start)

@@ -7,15 +7,23 @@ The checkpoint's names come from the model's family, through the projections. Le
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from specserve.api import AdaptableProjection
 
-Outputs: TypeAlias = "tuple[str, slice]"
-"""A projection, and some of its outputs."""
+
+class Place(NamedTuple):
+    """Some outputs of a projection."""
+
+    projection: str
+    outs: slice
+    turns: int = 1
+    """How many equal parts of `outs` a parameter has by turns: with 2 its rows are a gate, an up, a gate, ..."""
+
+
 LEVELS = 3
 """Of a layer's path: `model.layers.0`."""
 BLOCK = "mlp"
@@ -33,20 +41,28 @@ class Piece(NamedTuple):
     projection: str
     begin: int
     end: int
+    every: int
+    """As in `StoredAs`."""
+
+    def joins(self, other: Piece) -> bool:
+        """The other one follows in the projection, and its rows follow in the checkpoint."""
+        rows = 1 if self.every > 1 else self.end - self.begin
+        follows = other.projection == self.projection and other.begin == self.end
+        return follows and other.every == self.every and other.first_row == self.first_row + rows
 
 
 def named_by_checkpoint(
     projections: Mapping[str, AdaptableProjection],
-) -> tuple[dict[str, list[Outputs]], dict[tuple[str, str], list[Outputs]]]:
+) -> tuple[dict[str, list[Place]], dict[tuple[str, str], list[Place]]]:
     """Linear maps by path; stacks of the matrices of E experts by path and parameter."""
-    linear: dict[str, list[Outputs]] = {}
-    stacks: dict[tuple[str, str], list[Outputs]] = {}
+    linear: dict[str, list[Place]] = {}
+    stacks: dict[tuple[str, str], list[Place]] = {}
     for path, pieces in pieces_by_tensor(projections).items():
         by_stack: dict[int | None, list[Piece]] = {}
         for piece in sorted(pieces, key=lambda piece: (piece.stack or 0, piece.first_row)):
             by_stack.setdefault(piece.stack, []).append(piece)
-        joined = [outputs_of(one) for one in by_stack.values()]
-        places = [outputs for outputs in joined if outputs is not None]
+        joined = [place_of(one) for one in by_stack.values()]
+        places = [place for place in joined if place is not None]
         if len(places) < len(joined):
             continue  # an adapter of it would change several projections, or outputs in another order
         if None in by_stack:
@@ -57,8 +73,11 @@ def named_by_checkpoint(
 
 
 def pieces_by_tensor(projections: Mapping[str, AdaptableProjection]) -> dict[str, list[Piece]]:
+    """Without stacks of transposed matrices, which are parameters of other modules: see `named_by_class`."""
     found: dict[str, list[Piece]] = {}
     for name, projection in projections.items():
+        if any(stored.transposed for stored in projection.whole.stored.values()):
+            continue
         for path, piece in pieces_of(name, projection):
             found.setdefault(path, []).append(piece)
     return found
@@ -68,23 +87,24 @@ def pieces_of(name: str, projection: AdaptableProjection) -> Iterator[tuple[str,
     """By the names of the checkpoint's tensors."""
     for part, stored in projection.whole.stored.items():
         outs = projection.whole.parts[part]
-        if stored.transposed or stored.every > 1:
-            continue
-        yield stored.name, Piece(stored.of_stack, stored.first_row, name, outs.start, outs.stop)
+        yield stored.name, Piece(stored.of_stack, stored.first_row, name, outs.start, outs.stop, stored.every)
 
 
-def outputs_of(pieces: Sequence[Piece]) -> Outputs | None:
+def place_of(pieces: Sequence[Piece]) -> Place | None:
     """Of all pieces of one matrix in its order; None where they are not outputs of one projection in the same order."""
     first, last = pieces[0], pieces[-1]
-    follow = all(a.end == b.begin and b.first_row - a.first_row == a.end - a.begin for a, b in pairwise(pieces))
-    same = len({piece.projection for piece in pieces}) == 1
-    return (first.projection, slice(first.begin, last.end)) if follow and same else None
+    sizes = {piece.end - piece.begin for piece in pieces}
+    if not all(a.joins(b) for a, b in pairwise(pieces)) or (
+        first.every > 1 and (len(pieces), len(sizes)) != (first.every, 1)
+    ):
+        return None
+    return Place(first.projection, slice(first.begin, last.end), first.every)
 
 
-def named_by_class(projections: Mapping[str, AdaptableProjection]) -> dict[tuple[str, str], list[Outputs]]:
+def named_by_class(projections: Mapping[str, AdaptableProjection]) -> dict[tuple[str, str], list[Place]]:
     """By path and parameter: what transformers 5 has in the block of each layer with experts, under the names that the
     block has in the checkpoint and here. A router that was a module within a module is the outer one there."""
-    found: dict[tuple[str, str], list[Outputs]] = {}
+    found: dict[tuple[str, str], list[Place]] = {}
     for router, projection in projections.items():
         layer, _, own = router.rpartition(".")
         if own != ROUTER:
@@ -94,7 +114,7 @@ def named_by_class(projections: Mapping[str, AdaptableProjection]) -> dict[tuple
         if part in projection.whole.stored:
             *path, block, module = projection.whole.stored[part].name.split(".")[: LEVELS + 2]
             blocks.insert(0, block)
-            found[".".join((*path, block, module)), "weight"] = [(router, outs)]
+            found[".".join((*path, block, module)), "weight"] = [Place(router, outs)]
         for block in blocks:
             for name in OF_EXPERT:
                 if places := of_every_expert(projections, layer, name):
@@ -102,15 +122,18 @@ def named_by_class(projections: Mapping[str, AdaptableProjection]) -> dict[tuple
     return found
 
 
-def of_every_expert(projections: Mapping[str, AdaptableProjection], layer: str, name: str) -> list[Outputs]:
-    """Empty where the checkpoint's stacks have the rows of an expert in another order, as gates and ups by turns, or
-    its matrices transposed: transformers' parameters have it, too."""
-    found: list[Outputs] = []
+def of_every_expert(projections: Mapping[str, AdaptableProjection], layer: str, name: str) -> list[Place]:
+    """Transformers' parameters have the rows of the checkpoint's stacks, in their order. Empty where no low-rank part
+    can follow it. Whether the matrices are transposed is no matter: PEFT's tensors are the same for both."""
+    found: list[Place] = []
     while projection := projections.get(f"{layer}.experts.{len(found)}.{name}"):
-        if any(part.transposed or part.every > 1 for part in projection.whole.stored.values()):
-            return []
         stacked = [piece for _, piece in pieces_of(projection.name, projection) if piece.stack is not None]
-        if stacked and outputs_of(sorted(stacked, key=lambda piece: piece.first_row)) is None:
+        place: Place | None = Place(
+            projection.name, slice(0, max(outs.stop for outs in projection.whole.parts.values()))
+        )
+        if stacked:
+            place = place_of(sorted(stacked, key=lambda piece: piece.first_row))
+        if place is None:
             return []
-        found.append((projection.name, slice(0, max(outs.stop for outs in projection.whole.parts.values()))))
+        found.append(place)
     return found
