@@ -178,8 +178,6 @@ def test_an_error_names_all_formats_that_are_read(installed, toy_model, tmp_path
     (path / "config.json").write_text(json.dumps(config))
     allowed = r"compressed-tensors \(.*\) or mxfp4 or gptq \(symmetric .* desc_act\); got 'awq'"
     with pytest.raises(ModelError, match=allowed):
-        ModelError, match=r"compressed-tensors \(.*\) or mxfp4 or gptq \(symmetric .* desc_act\); got 'awq'"
-    ):
         make_engine(path, plugins=("formats",))
 
 
