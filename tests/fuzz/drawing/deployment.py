@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from fuzz.plans import EnginePlan, ModelPlan
 
 PUBLISHING, TWO_RANKS, BY_TRANSFORMERS = 0.3, 0.03, 0.12
-NORMS_OF_ALL_HEADS = ("olmo2", "olmo3")
+NOT_BY_TRANSFORMERS = ("gemma2", "gpt_oss", "phi3")
+"""The plugin refuses capped scores and sinks by name, and transformers Phi-3's factors for a part of a head."""
+NORMS_OF_ALL_HEADS = ("olmo2", "olmo3", "olmoe")
 """Families that ranks cannot divide."""
 
 
@@ -30,9 +32,8 @@ def deployed(rng: random.Random, model: ModelPlan, engine: EnginePlan) -> Engine
 
 
 def may_be_computed_by_transformers(model: ModelPlan, engine: EnginePlan) -> bool:
-    """transformers refuses widths that heads do not divide and Phi-3's factors for a part of a head; draft heads refuse
-    its models."""
-    if engine.ranks > 1 or "eagle" in engine.drafters or model.family == "phi3":
+    """transformers refuses widths that heads do not divide; draft heads refuse its models."""
+    if engine.ranks > 1 or "eagle" in engine.drafters or model.family in NOT_BY_TRANSFORMERS:
         return False
     return model.is_demo or model.config["hidden_size"] % model.config["num_attention_heads"] == 0
 
