@@ -111,16 +111,16 @@ def shared_keys(found: Probe) -> dict[str, list[str]]:
 
 
 def unserved(call: LayerCall, which: str) -> str:
-    """Why a layer's attention is not served; empty where it is. What the engine's backends learn is allowed here."""
+    """Why a layer's attention is not served; empty where it is."""
     settings = call.settings
     if call.rows[0] != call.rows[1]:
         return f"{which} attends to {call.rows[1]} keys of {call.rows[0]} tokens"
     if call.mask is not None:
         return f"{which} has a mask of its own"
     if settings.get("s_aux") is not None:
-        return f"{which} has sinks (s_aux), which no attention backend here adds to its softmax"
+        return f"{which} has sinks (s_aux), which this plugin does not hand on to attention"
     if settings.get("softcap") is not None:
-        return f"{which} caps its scores (softcap {settings['softcap']}), which no attention backend here does"
+        return f"{which} caps its scores (softcap {settings['softcap']}), which this plugin does not hand on to attention"
     if settings.get("is_causal") is False:
         return f"{which} is bidirectional"
     if call.heads % call.kv_heads:
