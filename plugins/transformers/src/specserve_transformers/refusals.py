@@ -120,7 +120,8 @@ def unserved(call: LayerCall, which: str) -> str:
     if settings.get("s_aux") is not None:
         return f"{which} has sinks (s_aux), which this plugin does not hand on to attention"
     if settings.get("softcap") is not None:
-        return f"{which} caps its scores (softcap {settings['softcap']}), which this plugin does not hand on to attention"
+        cap = settings["softcap"]
+        return f"{which} caps its scores (softcap {cap}), which this plugin does not hand on to attention"
     if settings.get("is_causal") is False:
         return f"{which} is bidirectional"
     if call.heads % call.kv_heads:
