@@ -199,7 +199,10 @@ def attend_items(a, some):
     ends = (length + query // group)[..., None]
     at = key[:, None]
     seen = valid[:, None] & (at < ends) & (at >= ends - a["window"]) & (at >= a["FIRST_KEY"])
-    scores = (q.transpose(1, 2) @ k.mT * a["scale"]).masked_fill(~seen[:, None], float("-inf"))
+    scores = q.transpose(1, 2) @ k.mT * a["scale"]
+    if a["HAS_CAP"]:
+        scores = a["soft_cap"] * scores.tanh()
+    scores = scores.masked_fill(~seen[:, None], float("-inf"))
     most = scores.amax(-1)
     weights = torch.exp2(scores - most.masked_fill(most == float("-inf"), 0.0)[..., None])
     a["partial_max"][some], a["partial_sum"][some] = most.float(), weights.sum(-1).float()
@@ -216,7 +219,11 @@ def merge_kernel(a):
         most, total, out = (state[:, :, : rows * group] for state in states)
         highest = most.amax(0)
         scale = torch.exp2(most - highest.masked_fill(highest == float("-inf"), 0.0))
-        result = (out[..., :dim] * scale[..., None]).sum(0) / (total * scale).sum(0)[..., None]
+        sums = (total * scale).sum(0)
+        if a["HAS_SINKS"]:
+            sinks = a["sinks"].double().view(-1, 1, group).expand(-1, rows, -1).flatten(1)
+            sums = sums + torch.exp2(sinks - highest)
+        result = (out[..., :dim] * scale[..., None]).sum(0) / sums[..., None]
         rows_first = result.unflatten(1, (rows, group)).transpose(0, 1).flatten(1, 2)
         a["out"][first_row : first_row + rows] = rows_first.to(a["out"].dtype)
 

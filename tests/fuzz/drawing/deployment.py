@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from fuzz.plans import EnginePlan, ModelPlan
 
 PUBLISHING, TWO_RANKS, BY_TRANSFORMERS = 0.3, 0.03, 0.12
-NOT_BY_TRANSFORMERS = ("gemma2", "gpt_oss", "phi3")
-"""The plugin refuses capped scores and sinks by name, and transformers Phi-3's factors for a part of a head."""
+NOT_BY_TRANSFORMERS = ("gemma2", "gpt_oss", "phi3", "granitemoe", "mixtral", "olmoe", "qwen3_moe")
+"""The plugin refuses capped scores, sinks and adapters of experts by name; transformers Phi-3's factors for a part."""
 NORMS_OF_ALL_HEADS = ("olmo2", "olmo3", "olmoe")
 """Families that ranks cannot divide."""
 

@@ -6,7 +6,7 @@ out of range raise ValueError, which says what was got and what is allowed.
 
 from array import array
 from collections.abc import Sequence
-from typing import TypeAlias, TypedDict, overload, type_check_only
+from typing import TypeAlias, overload, type_check_only
 
 from torch import Tensor
 
@@ -155,14 +155,6 @@ class DtypeModule:
 
         @property
         def rows_per_tile(self) -> int: ...
-
-    class MlpWeights(TypedDict):
-        """Of a layer: a plain MLP, or a router and experts, each as gate_up and down."""
-
-        gate_up: DtypeModule.PackedLinear | None
-        down: DtypeModule.PackedLinear | None
-        router: DtypeModule.PackedLinear | None
-        experts: list[tuple[DtypeModule.PackedLinear, DtypeModule.PackedLinear]]
 
     class LayerWeights:
         """The weights of a layer. Norms that it does not have are None; those in float32, beside another dtype,

@@ -6,7 +6,7 @@ if a projection has another kind of delta or another plugin's kernel, which must
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import torch
 
@@ -168,7 +168,16 @@ def native_linear(projection: Projection) -> _native.DtypeModule.PackedLinear:
     return projection.packed.native
 
 
-def native_mlp(mlp: Mlp) -> _native.DtypeModule.MlpWeights:
+class MlpWeights(TypedDict):
+    """Arguments of the native `LayerWeights`: a plain MLP, or a router and experts, each as gate_up and down."""
+
+    gate_up: _native.DtypeModule.PackedLinear | None
+    down: _native.DtypeModule.PackedLinear | None
+    router: _native.DtypeModule.PackedLinear | None
+    experts: list[tuple[_native.DtypeModule.PackedLinear, _native.DtypeModule.PackedLinear]]
+
+
+def native_mlp(mlp: Mlp) -> MlpWeights:
     if isinstance(mlp, DenseMlp):
         gate_up, down = native_linear(mlp.gate_up_proj), native_linear(mlp.down_proj)
         return {"gate_up": gate_up, "down": down, "router": None, "experts": []}
