@@ -92,10 +92,13 @@ async def test_a_mailbox_merges_what_was_not_read():
 async def test_outputs_of_an_interval_come_together_behind_the_first(toy_model, interval):
     request = toy_request("r", range(1, 20), max_tokens=22, ignore_eos=True, logprobs=1)
     expected = run(toy_model, [request]).outputs["r"]
-    async with started(toy_model, stream_interval=interval) as engine, asyncio.timeout(SECONDS):
-        outputs = [output async for output in engine.submit(request)]
-    sizes = [len(output.tokens) for output in outputs]
-    assert merged(outputs) == merged(expected.steps)
+    async with started(toy_model, stream_interval=interval, prefix_cache=False) as engine, asyncio.timeout(SECONDS):
+        for _ in range(10):  # on a busy machine the reader may be late, and takes what waits as one
+            outputs = [output async for output in engine.submit(request)]
+            assert merged(outputs) == merged(expected.steps)
+            sizes = [len(output.tokens) for output in outputs]
+            if sizes[0] == 1:
+                break
     assert sizes[0] == 1
     if interval == 4:
         assert min(sizes[1:-1]) >= 4
