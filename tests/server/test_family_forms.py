@@ -103,13 +103,14 @@ HOSTILE = {
 def test_a_long_hostile_text_takes_linear_time_and_is_kept(form: str, size: int) -> None:
     for repeated in (*HOSTILE[form], "x", "\n"):
         for first in ("", *HOSTILE[form]):
-            seconds = [timed_read(form, first + repeated * (part // len(repeated))) for part in (size // 10, size)]
-            assert seconds[1] < 10 * 4 * max(seconds[0], 0.01), (first, repeated)
+            short, long = (first + repeated * (part // len(repeated)) for part in (size // 10, size))
+            # a collection of garbage may fall into one reading, not into all
+            assert any(timed_read(form, long) < 10 * 4 * max(timed_read(form, short), 0.01) for _ in range(5))
 
 
 def timed_read(form: str, text: str) -> float:
-    start = time.process_time()
+    start = time.thread_time()
     shown, calls = read(FORMATS[form], [text])
     if not calls:
         assert shown == text
-    return time.process_time() - start
+    return time.thread_time() - start
