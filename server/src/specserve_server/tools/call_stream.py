@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from specserve.text.stop_strings import find_stop_string, partial_match_length
 from specserve_server.tools.call_object import CallObject
-from specserve_server.tools.pieces import Parsed
+from specserve_server.tools.json_value import JsonValue
+from specserve_server.tools.pieces import CallPiece, Parsed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -90,6 +91,31 @@ class TriggeredStream(CallStream):
         parsed.add_text(self.trigger)
         self.state = self.text
         return True
+
+
+class ArgumentsStream(CallStream):
+    """A call is a name, and then its arguments as one JSON value."""
+
+    value: JsonValue
+
+    def begin_arguments(self, parsed: Parsed, name: str, at: int) -> bool:
+        """They begin at a position of `held`."""
+        parsed.pieces.append(CallPiece(self.num_calls, name))
+        self.num_calls += 1
+        self.held, self.value, self.state = self.held[at:], JsonValue(), self.arguments
+        return True
+
+    def arguments(self, parsed: Parsed, final: bool) -> bool:
+        count = self.value.take(self.held)
+        if count:
+            parsed.pieces.append(CallPiece(self.num_calls - 1, None, self.value.shown()))
+        self.held = self.held[count:]
+        if self.value.done:
+            self.state = self.behind_arguments
+        return self.value.done
+
+    def behind_arguments(self, parsed: Parsed, final: bool) -> bool:
+        return self.blanks(parsed, final)
 
 
 class ObjectStream(CallStream):

@@ -11,10 +11,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, ClassVar
 
-from specserve_server.tools.call_stream import TriggeredStream
+from specserve_server.tools.call_stream import ArgumentsStream, TriggeredStream
 from specserve_server.tools.form import ToolForm
-from specserve_server.tools.json_value import JsonValue
-from specserve_server.tools.pieces import CallPiece
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -48,32 +46,19 @@ class Harmony(ToolForm):
         )
 
 
-class HarmonyCalls(TriggeredStream):
+class HarmonyCalls(TriggeredStream, ArgumentsStream):
     triggers = (TRIGGER,)
-    value: JsonValue
 
     def opening(self, parsed: Parsed, final: bool) -> bool:
         head = self.held[:MAX_HEADER]
         match = HEADER.match(head)
         if match is not None and match[1] in self.names:
-            parsed.pieces.append(CallPiece(self.num_calls, match[1]))
-            self.num_calls += 1
-            self.held, self.value, self.state = self.held[match.end() :], JsonValue(), self.arguments
-            return True
+            return self.begin_arguments(parsed, match[1], match.end())
         before, mark, after = head.partition(MESSAGE)
         waits = match is None and len(head) < MAX_HEADER and not (mark and after.strip()) and "\n" not in before
         return False if waits and not final else self.no_call(parsed)
 
-    def arguments(self, parsed: Parsed, final: bool) -> bool:
-        count = self.value.take(self.held)
-        if count:
-            parsed.pieces.append(CallPiece(self.num_calls - 1, None, self.value.shown()))
-        self.held = self.held[count:]
-        if self.value.done:
-            self.state = self.after
-        return self.value.done
-
-    def after(self, parsed: Parsed, final: bool) -> bool:
+    def behind_arguments(self, parsed: Parsed, final: bool) -> bool:
         inner = self.held.lstrip()
         if inner.startswith(END):
             self.held, self.state = inner[len(END) :], self.blanks

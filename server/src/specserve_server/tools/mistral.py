@@ -6,10 +6,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, ClassVar
 
-from specserve_server.tools.call_stream import MAX_OPENING, ObjectStream, TriggeredStream, width_of_blanks
+from specserve_server.tools.call_stream import (
+    MAX_OPENING,
+    ArgumentsStream,
+    ObjectStream,
+    TriggeredStream,
+    width_of_blanks,
+)
 from specserve_server.tools.form import ToolForm
-from specserve_server.tools.json_value import JsonValue
-from specserve_server.tools.pieces import CallPiece
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -54,10 +58,9 @@ class MistralV11(Mistral):
         return bool(re.search(rf"\[TOOL_CALLS\]\s*{name}\s*(\[CALL_ID\]|\[ARGS\]|\{{)", written))
 
 
-class MistralStream(TriggeredStream, ObjectStream):
+class MistralStream(TriggeredStream, ObjectStream, ArgumentsStream):
     triggers = (TRIGGER,)
     in_list = False
-    value: JsonValue
 
     def opening(self, parsed: Parsed, final: bool) -> bool:
         at = width_of_blanks(self.held[:MAX_OPENING], "[")
@@ -78,21 +81,6 @@ class MistralStream(TriggeredStream, ObjectStream):
             return any(each.startswith(name.rstrip()) for each in self.names)
         mark = f"[{rest}".rstrip()
         return name.rstrip() in self.names and (mark.startswith(ID) or ID.startswith(mark) or ARGS.startswith(mark))
-
-    def begin_arguments(self, parsed: Parsed, name: str, at: int) -> bool:
-        parsed.pieces.append(CallPiece(self.num_calls, name))
-        self.num_calls += 1
-        self.held, self.value, self.state = self.held[at:], JsonValue(), self.arguments
-        return True
-
-    def arguments(self, parsed: Parsed, final: bool) -> bool:
-        count = self.value.take(self.held)
-        if count:
-            parsed.pieces.append(CallPiece(self.num_calls - 1, None, self.value.shown()))
-        self.held = self.held[count:]
-        if self.value.done:
-            self.state = self.blanks
-        return self.value.done
 
     def after(self, parsed: Parsed, final: bool) -> bool:
         """The end of the list, or its next object."""
