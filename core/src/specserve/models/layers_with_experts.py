@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from specserve.errors import ModelError
+from specserve.models.experts_config import ExpertsConfig
 
 if TYPE_CHECKING:
     from specserve.model_files import RawJson
@@ -34,6 +35,13 @@ def counts(raw: RawJson, default: int) -> tuple[int, int]:
             "Correct the file."
         )
     return count, chosen
+
+
+def everywhere(raw: RawJson, num_layers: int, default: int) -> ExpertsConfig:
+    """Experts in all layers, as wide as `intermediate_size`; what families have beside that has its default."""
+    count, chosen = counts(raw, default)
+    inner = whole_number(raw, "intermediate_size")
+    return ExpertsConfig(count=count, chosen=chosen, inner_size=inner, layers=(True,) * num_layers)
 
 
 def sparse_layers(raw: RawJson, num_layers: int) -> tuple[bool, ...]:

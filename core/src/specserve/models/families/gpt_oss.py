@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from specserve.models.config import SwigluClamp
-from specserve.models.experts_config import ExpertsConfig
 from specserve.models.family import LayerTraits, ModelFamily, StoredAs, positive
 from specserve.models.kinds_of_layers import kinds, windows
-from specserve.models.layers_with_experts import READS, counts, whole_number
+from specserve.models.layers_with_experts import READS, everywhere
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from specserve.model_files import RawJson
     from specserve.models.config import ModelConfig
+    from specserve.models.experts_config import ExpertsConfig
 
 YARN = {
     "rope_type": "yarn",
@@ -71,15 +73,8 @@ class GptOss(ModelFamily):
         return raw if raw.get("rope_parameters") or raw.get("rope_scaling") else {**raw, "rope_scaling": YARN}
 
     def experts(self, raw: RawJson, num_layers: int) -> ExpertsConfig:
-        count, chosen = counts(raw, default=128)
-        return ExpertsConfig(
-            count=count,
-            chosen=chosen,
-            inner_size=whole_number(raw, "intermediate_size"),
-            layers=(True,) * num_layers,
-            scores="softmax of the chosen",
-            router_bias=True,
-        )
+        found = everywhere(raw, num_layers, default=128)
+        return msgspec.structs.replace(found, scores="softmax of the chosen", router_bias=True)
 
     def check(self, raw: RawJson, where: str) -> None:
         """`kinds` and `windows` have checked what the file says of windows."""

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.models.experts_config import ExpertsConfig
+import msgspec
+
 from specserve.models.families.mistral import Mistral
 from specserve.models.family import StoredAs
-from specserve.models.layers_with_experts import READS, counts, whole_number
+from specserve.models.layers_with_experts import READS, everywhere
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from specserve.model_files import RawJson
     from specserve.models.config import ModelConfig
+    from specserve.models.experts_config import ExpertsConfig
 
 MATRICES = {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
 
@@ -34,15 +36,8 @@ class Mixtral(Mistral):
     toy: Mapping[str, object] = {"num_local_experts": 4}
 
     def experts(self, raw: RawJson, num_layers: int) -> ExpertsConfig:
-        count, chosen = counts(raw, default=8)
-        return ExpertsConfig(
-            count=count,
-            chosen=chosen,
-            inner_size=whole_number(raw, "intermediate_size"),
-            layers=(True,) * num_layers,
-            renormalised=True,
-            rounded=False,
-        )
+        found = everywhere(raw, num_layers, default=8)
+        return msgspec.structs.replace(found, renormalised=True, rounded=False)
 
     def stored_as(self, config: ModelConfig) -> Mapping[str, StoredAs]:
         assert config.experts is not None, "every layer has experts"

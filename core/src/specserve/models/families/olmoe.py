@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.models.experts_config import ExpertsConfig
+import msgspec
+
 from specserve.models.family import LayerTraits, ModelFamily
-from specserve.models.layers_with_experts import READS, counts, whole_number
+from specserve.models.layers_with_experts import READS, everywhere
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from specserve.model_files import RawJson
+    from specserve.models.experts_config import ExpertsConfig
 
 
 class Olmoe(ModelFamily):
@@ -28,11 +30,5 @@ class Olmoe(ModelFamily):
         return LayerTraits(qkv_bias=biased, o_bias=biased, qk_norm=True, qk_norm_of="all heads")
 
     def experts(self, raw: RawJson, num_layers: int) -> ExpertsConfig:
-        count, chosen = counts(raw, default=64)
-        return ExpertsConfig(
-            count=count,
-            chosen=chosen,
-            inner_size=whole_number(raw, "intermediate_size"),
-            layers=(True,) * num_layers,
-            renormalised=bool(raw.get("norm_topk_prob", False)),
-        )
+        found = everywhere(raw, num_layers, default=64)
+        return msgspec.structs.replace(found, renormalised=bool(raw.get("norm_topk_prob", False)))
