@@ -126,7 +126,7 @@ def test_what_experts_give_is_added_in_order_in_float32_and_rounded_once():
 
 
 def test_rows_are_found_by_expert():
-    assert rows_by_expert([[2, 0], [0, 3], [2, 3]], 4) == {0: {0: 1, 1: 0}, 2: {0: 0, 2: 0}, 3: {1: 1, 2: 1}}
+    assert rows_by_expert([[2, 0], [0, 3], [2, 3]]) == {0: {0: 1, 1: 0}, 2: {0: 0, 2: 0}, 3: {1: 1, 2: 1}}
 
 
 def test_adapters_follow_their_rows_to_an_expert():

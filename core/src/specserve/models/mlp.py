@@ -59,15 +59,15 @@ class MixtureOfExperts:
             raise RuntimeError("which experts a step calls is decided on the host, which a graph does not replay")
         logits = self.router(x, at)
         chosen, weights = self.kernels.choose_experts(logits, self.config) or choose_experts(logits, self.config)
-        given = rows_by_expert(chosen.tolist(), self.config.count)
+        given = rows_by_expert(chosen.tolist())
         outs = x.new_empty((chosen.shape[1], *x.shape))
         for expert, slots in given.items():
-            rows = sorted(slots)
+            rows = list(slots)
             index = torch.tensor(rows, device=x.device)
             padded = x.new_zeros(x.shape) if self.kernels.row_tile else x.new_empty((len(rows), x.shape[1]))
             padded[: len(rows)] = x.index_select(0, index)
             out = self.experts[expert](padded, of_rows(at, rows))
-            outs[torch.tensor([slots[row] for row in rows], device=x.device), index] = out[: len(rows)]
+            outs[torch.tensor(list(slots.values()), device=x.device), index] = out[: len(rows)]
         return combined(outs, weights)
 
 
@@ -87,13 +87,13 @@ def activation_of(kernels: KernelSet, config: ModelConfig) -> Callable[[Tensor],
     return kernels.silu_and_multiply if config.activation == "silu" else kernels.gelu_and_multiply
 
 
-def rows_by_expert(chosen: Sequence[Sequence[int]], count: int) -> dict[int, dict[int, int]]:
-    """chosen: [T][k] experts. By expert that any row goes to, ascending: its rows, and as which of the row's k."""
-    given: dict[int, dict[int, int]] = {expert: {} for expert in range(count)}
+def rows_by_expert(chosen: Sequence[Sequence[int]]) -> dict[int, dict[int, int]]:
+    """chosen: [T][k] experts. By expert that any row goes to: its rows, ascending, and as which of the row's k."""
+    given: dict[int, dict[int, int]] = {}
     for row, experts in enumerate(chosen):
         for slot, expert in enumerate(experts):
-            given[expert][row] = slot
-    return {expert: rows for expert, rows in given.items() if rows}
+            given.setdefault(expert, {})[row] = slot
+    return given
 
 
 def combined(outs: Tensor, weights: Tensor) -> Tensor:
