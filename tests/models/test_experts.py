@@ -65,6 +65,8 @@ def test_experts_and_weights_are_those_of_transformers(tmp_path, name, dtype):
     for kernels in kernel_sets(dtype):
         experts, weights = chosen_by(kernels, logits, config)
         assert weights.dtype == torch.float32
+        is_rounded = torch.equal(weights, weights.to(logits.dtype).float())
+        assert is_rounded == (config.rounded or dtype == "float32")
         for row in range(32):
             top = logits[row].topk(6).values
             if len(top.unique()) == 6:  # torch promises no order of equal ones

@@ -13,11 +13,13 @@ from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 from specserve.errors import ModelError
 from specserve.models.formats.mxfp4 import unpacked
+from specserve.models.open_weights import open_weights
 from specserve_workbench.testing.engines import run
 from specserve_workbench.testing.requests import varied_requests
 from specserve_workbench.testing.toy import write_checkpoint
 
 QUANTIZATION = {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn", "lm_head"]}
+NAME = "model.layers.1.mlp.experts.gate_up_proj"
 PROMPT = [(11 * i + 3) % 300 for i in range(70)]
 
 
@@ -62,6 +64,14 @@ def test_the_smallest_and_largest_scales_are_exact_and_the_last_is_no_number():
     assert got[2].isnan()
 
 
+def test_experts_are_read_in_any_order(tmp_path):
+    four, full = write_both(tmp_path)
+    source, wide = open_weights(four, QUANTIZATION), load_file(full / "model.safetensors")
+    for expert in (2, 2, 0, 1, 2):
+        read = source.read(NAME, slice(expert, expert + 1))
+        assert torch.equal(read, wide[NAME][expert : expert + 1].mT)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_model_has_the_logits_of_its_numbers_in_full_width(tmp_path, dtype):
     four, full = write_both(tmp_path)
@@ -83,7 +93,6 @@ def test_it_is_served(tmp_path, plugins):
     assert run(four, requests, plugins=plugins).decided() == run(full, requests, plugins=plugins).decided()
 
 
-NAME = "model.layers.1.mlp.experts.gate_up_proj"
 BLOCKS, SCALES = f"{NAME}_blocks", f"{NAME}_scales"
 
 
