@@ -28,7 +28,7 @@ from specserve.models.weight_format import (
     expect,
 )
 from specserve.protocols.part import StoredAs
-from specserve.protocols.quantised import Activations, QuantisedWeight
+from specserve.protocols.quantised import Activations, Factors, PackedRows, QuantisedWeight, StackedWeight, numbers_of
 
 __all__ = [
     "ALL_ROWS",
@@ -44,6 +44,7 @@ __all__ = [
     "DenseMlp",
     "DraftHead",
     "ExpertsConfig",
+    "Factors",
     "LayerTraits",
     "LoadRequest",
     "LowRankDelta",
@@ -54,6 +55,7 @@ __all__ = [
     "ModelLibrary",
     "ModelPart",
     "Multipliers",
+    "PackedRows",
     "Projection",
     "QuantMethod",
     "QuantisedWeight",
@@ -61,6 +63,7 @@ __all__ = [
     "RotaryTable",
     "Rotation",
     "ServedModel",
+    "StackedWeight",
     "StoredAs",
     "StoredTensor",
     "SwigluClamp",
@@ -77,6 +80,7 @@ __all__ = [
     "forward_pass",
     "in_tiles",
     "inference",
+    "numbers_of",
     "rotary_table",
     "supported_length",
 ]

@@ -19,13 +19,12 @@ from specserve.models.weight_format import (
     missing_tensor,
 )
 from specserve.protocols.part import TensorPart
+from specserve.protocols.quantised import QuantisedWeight
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from torch import Tensor
-
-    from specserve.protocols.quantised import QuantisedWeight
 
     Progress = Callable[[int, int], None]
 
@@ -109,8 +108,8 @@ class Checkpoint:
         view = self._views[name]
         try:
             if view.of_stack is not None:
-                matrix = dense(self.source.read(view.stored, slice(view.of_stack, view.of_stack + 1)))[0]
-                return (matrix.T if view.transposed else matrix)[view.rows][rows]
+                stack = self.source.read(view.stored, slice(view.of_stack, view.of_stack + 1))
+                return rows_of_matrix(stack, view, rows)
             return self.source.read(view.stored, within(view.rows, rows, self.source.find(view.stored)))
         except OSError as error:
             raise ModelError(f"{found.file}: tensor {name} cannot be read: {error}. {DOWNLOAD_AGAIN}") from None
@@ -120,6 +119,14 @@ class Checkpoint:
         if self._on_progress is not None and self._done < self._total:
             self._done = self._total
             self._on_progress(self._done, self._total)
+
+
+def rows_of_matrix(stack: Tensor | QuantisedWeight, view: View, rows: slice) -> Tensor | QuantisedWeight:
+    """Of the rows of a view, these. stack: [1, out, in], or [1, in, out] where the view is transposed."""
+    if isinstance(stack, QuantisedWeight) and not view.transposed:
+        return stack.mapped(lambda tensor: tensor[0][view.rows][rows])
+    matrix = dense(stack)[0]
+    return (matrix.T if view.transposed else matrix)[view.rows][rows]
 
 
 def within(view: slice, rows: slice, stored: StoredTensor) -> slice:

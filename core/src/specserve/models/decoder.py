@@ -61,7 +61,8 @@ class DecoderLayer:
 class DecoderWeights:
     """embedding: [V, H]; final_norm: [H], None where the head reads the last layer's output as it is."""
 
-    embedding: Tensor
+    embedding: Tensor | Projection
+    """A projection, whose weight it is, where it is kept quantised."""
     layers: tuple[DecoderLayer, ...]
     final_norm: Tensor | None
     lm_head: Projection
@@ -99,9 +100,9 @@ class DecoderModel(ServedModel):
         self.sinks = tuple(layer.sinks for layer in weights.layers)
         self.max_model_len = rotary.cos.shape[0]
         self.dtype = weights.embedding.dtype
-        self.device = weights.embedding.device
+        self.device = rotary.cos.device
         self.projections: Mapping[str, AdaptableProjection] = weights.projections
-        self.embedding = weights.embedding
+        self._embedding = weights.embedding
         scale = config.multipliers.embedding
         self.embedding_scale = None if scale == 1.0 else torch.tensor(scale, dtype=self.dtype, device=self.device)
         self.part, self.read_whole = weights.part, weights.read_whole
@@ -109,15 +110,26 @@ class DecoderModel(ServedModel):
         self.final_norm = weights.final_norm
         self.lm_head = weights.lm_head
         self.rotary = rotary
-        self.query_scale = query_scales(config.query_scale, self.max_model_len, weights.embedding)
+        self.query_scale = query_scales(config.query_scale, self.max_model_len, self.dtype, self.device)
         self.layer_rotaries = tuple(layer_rotaries) or (rotary,) * config.num_layers
         """None where the layer rotates nothing."""
         self._qkv_heads = (config.num_heads, config.num_kv_heads, config.num_kv_heads)
 
     def embed(self, ids: Tensor) -> Tensor:
         """ids: [T] int64 -> [T, H]."""
-        rows = self.part.embed(self.embedding, ids)
+        rows = self.part.embed(self.embedding_rows, ids)
         return rows if self.embedding_scale is None else rows * self.embedding_scale
+
+    def embedding_rows(self, ids: Tensor) -> Tensor:
+        """ids: [T] int64, of the rows that this part has -> [T, H]."""
+        kept = self._embedding
+        return kept.rows(ids) if isinstance(kept, Projection) else kept.index_select(0, ids)
+
+    @property
+    def embedding(self) -> Tensor:
+        """[V, H], the rows that this part has; made anew where it is kept quantised."""
+        kept = self._embedding
+        return kept.rows(torch.arange(kept.out_features)) if isinstance(kept, Projection) else kept
 
     def whole_embedding(self) -> Tensor:
         """[V, H], read again where this process has a part of it."""
@@ -203,9 +215,9 @@ class DecoderModel(ServedModel):
         return x if weight is None else self.kernels.rms_norm(x, weight, self.config.norm_eps)
 
 
-def query_scales(scale: QueryScale | None, length: int, like: Tensor) -> Tensor | None:
-    """By position, [length, 1, 1]: computed in float32, then in the dtype and on the device of `like`."""
+def query_scales(scale: QueryScale | None, length: int, dtype: torch.dtype, device: torch.device) -> Tensor | None:
+    """By position, [length, 1, 1]: computed in float32."""
     if scale is None:
         return None
     turns = (torch.arange(length, dtype=torch.float32) / scale.length).floor()
-    return (1 + scale.beta * (1 + turns).log()).to(like.device, like.dtype)[:, None, None]
+    return (1 + scale.beta * (1 + turns).log()).to(device, dtype)[:, None, None]

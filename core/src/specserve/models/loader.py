@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from specserve.models.family import ModelFamily
     from specserve.models.library import LibraryModel
     from specserve.models.mlp import Mlp
+    from specserve.models.quantised import Weight
     from specserve.models.served_model import ServedModel
     from specserve.models.weight_format import WeightFormat
     from specserve.protocols import KernelSet
@@ -187,15 +188,26 @@ class _WeightReader:
 
     def read(self) -> DecoderWeights:
         config = self.config
-        embedding = self.joined(("model.embed_tokens.weight",))
+        read = self.weight("model.embed_tokens.weight")
         layers = tuple(self.layer(index) for index in range(config.num_layers))
-        head = embedding if config.tied else self.linear_weight(("lm_head",))
+        head = read if config.tied else self.linear_weight(("lm_head",))
         whole = WholeMap(config.hidden_size, {"lm_head": slice(0, config.vocab_size)}, self.part.combine("lm_head"))
         lm_head = Projection("lm_head", head, None, self.kernels.linear, whole=whole)
         self.projections["lm_head"] = lm_head
+        embedding = self.embedding(read, lm_head)
         final_norm = self.norm("model.norm")
         read_whole = None if self.part is WHOLE_MODEL else self.whole
         return DecoderWeights(embedding, layers, final_norm, lm_head, self.projections, self.part, read_whole)
+
+    def embedding(self, weight: Tensor | QuantisedWeight, lm_head: Projection) -> Tensor | Projection:
+        """The tokens' vectors; those of a quantised weight are kept packed, and once where the head has them, too."""
+        if not isinstance(weight, QuantisedWeight):
+            return weight
+        if self.config.tied:
+            return lm_head
+        packed = Projection("embed_tokens", weight, None, self.kernels.linear)
+        packed.finalize(self.kernels)
+        return packed
 
     def whole(self, name: str) -> Tensor:
         """All of a tensor, whatever the part of this process."""
@@ -257,7 +269,7 @@ class _WeightReader:
         self.projections[full] = Projection(full, weight, bias, self.kernels.linear, own, whole)
         return self.projections[full]
 
-    def linear_weight(self, paths: Sequence[str]) -> Tensor | QuantisedWeight:
+    def linear_weight(self, paths: Sequence[str]) -> Weight:
         """The weight of these linear maps of the checkpoint, stacked."""
         names = tuple(f"{path}.weight" for path in paths)
         if not any(self.checkpoint.find(name).quantised for name in names):

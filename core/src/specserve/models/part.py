@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from specserve.protocols.part import TensorPart
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
     from specserve.config import EngineConfig
@@ -52,9 +54,9 @@ class ModelPart:
         """The number of KV blocks: at most `count`, for which this process has the memory."""
         return count
 
-    def embed(self, embedding: Tensor, ids: Tensor) -> Tensor:
-        """embedding: this part's rows; ids: [T] int64 -> [T, H]."""
-        return embedding.index_select(0, ids)
+    def embed(self, rows: Callable[[Tensor], Tensor], ids: Tensor) -> Tensor:
+        """rows: gives this part's rows of the embedding, by their number in it; ids: [T] int64 -> [T, H]."""
+        return rows(ids)
 
     def pack_adapter(self, kernels: KernelSet, weights: AdapterWeights) -> Any:
         """weights: of the whole model. The adapter as `kernels` read it, of this part."""

@@ -13,9 +13,9 @@ import torch
 
 from specserve.errors import PluginError
 from specserve.faults import BadAnswerError
-from specserve.models.quantised import dense
+from specserve.models.quantised import dense, is_plain
 from specserve.protocols.part import WholeMap
-from specserve.protocols.quantised import QuantisedWeight
+from specserve.protocols.quantised import PackedRows, QuantisedWeight, StackedWeight
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve.batch.lora_plan import LoraPlan
+    from specserve.models.quantised import Weight
     from specserve.protocols.model import Delta, Kernel, KernelSet
 
 DEFAULT_OWNER = "the core"
@@ -46,7 +47,7 @@ class Projection:
     def __init__(
         self,
         name: str,
-        weight: Tensor | QuantisedWeight,
+        weight: Weight,
         bias: Tensor | None,
         kernel: Kernel,
         parts: Mapping[str, slice] | None = None,
@@ -54,6 +55,7 @@ class Projection:
     ) -> None:
         self.name = name
         self._weight = weight
+        self.dtype = weight.dtype
         self.bias = bias
         self.out_features, self.in_features = weight.shape
         self.parts: Mapping[str, slice] = MappingProxyType(
@@ -95,11 +97,19 @@ class Projection:
             self._weight = torch.empty(0, dtype=self._weight.dtype)
 
     def _packed_by(self, kernels: KernelSet) -> Callable[[Tensor], Tensor] | None:
-        if isinstance(self._weight, QuantisedWeight):
-            packed = kernels.prepare_quantised(self._weight, self.bias)
-            if packed is not None:
-                return packed
-        return kernels.prepare_linear(self.weight, self.bias)
+        weight, packed = self._weight, None
+        if isinstance(weight, QuantisedWeight) and is_plain(weight):
+            packed = kernels.prepare_quantised(weight, self.bias)
+        elif isinstance(weight, QuantisedWeight | StackedWeight):
+            parts = weight.parts if isinstance(weight, StackedWeight) else (weight,)
+            packed = kernels.prepare_stacked(StackedWeight(parts), self.bias)
+        return kernels.prepare_linear(self.weight, self.bias) if packed is None else packed
+
+    def rows(self, outputs: Tensor) -> Tensor:
+        """outputs: [T] int64 -> the weights of these outputs, [T, in], in the model's dtype."""
+        if isinstance(self.packed, PackedRows):
+            return self.packed.rows(outputs)
+        return self.weight.index_select(0, outputs)
 
     def __call__(self, x: Tensor, at: BatchRows = NO_BATCH) -> Tensor:
         """x: [T, in] -> [T, out], a fresh tensor; the whole output where `whole.combine` makes it."""

@@ -1,12 +1,12 @@
-"""Weights of linear maps that may be quantised: made dense, and stacked into one."""
+"""Weights of linear maps that may be quantised: made dense, stacked into one, and cut."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 
-from specserve.protocols.quantised import QuantisedWeight
+from specserve.protocols.quantised import Factors, QuantisedWeight, StackedWeight
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,18 +15,49 @@ if TYPE_CHECKING:
 
     from specserve.protocols import TensorPart
 
+Weight: TypeAlias = "Tensor | QuantisedWeight | StackedWeight"
 
-def dense(weight: Tensor | QuantisedWeight) -> Tensor:
+
+def dense(weight: Weight) -> Tensor:
+    if isinstance(weight, StackedWeight):
+        return torch.cat([part.dense() for part in weight.parts])
     return weight.dense() if isinstance(weight, QuantisedWeight) else weight
 
 
-def stacked(weights: Sequence[Tensor | QuantisedWeight]) -> Tensor | QuantisedWeight:
-    """Weights of maps with the same inputs as one weight: quantised where all are, with groups of one size."""
+def is_plain(weight: QuantisedWeight) -> bool:
+    """Whether it is integers times scales and nothing else."""
+    return weight.offsets is None and not isinstance(weight.scales, Factors)
+
+
+def stacked(weights: Sequence[Tensor | QuantisedWeight]) -> Weight:
+    """Weights of maps with the same inputs as one weight: quantised where all are."""
     quantised = [weight for weight in weights if isinstance(weight, QuantisedWeight)]
-    if len(quantised) < len(weights) or len({weight.group_size for weight in quantised}) > 1:
+    if len(quantised) < len(weights):
         return torch.cat([dense(weight) for weight in weights])
+    first, *others = quantised
+    if any(form_of(weight) != form_of(first) for weight in others):
+        return StackedWeight(tuple(quantised))
+    offsets = None if first.offsets is None else joined([w.offsets for w in quantised if w.offsets is not None])
     integers = torch.cat([weight.integers for weight in quantised])
-    return quantised[0]._replace(integers=integers, scales=torch.cat([weight.scales for weight in quantised]))
+    return first._replace(integers=integers, scales=joined([weight.scales for weight in quantised]), offsets=offsets)
+
+
+def form_of(weight: QuantisedWeight) -> tuple[object, ...]:
+    """Weights with equal forms can be stacked into one."""
+    numbers = [
+        numbers.groups_of_unit if isinstance(numbers, Factors) else numbers is None
+        for numbers in (weight.scales, weight.offsets)
+    ]
+    steps = [numbers.steps.dtype for numbers in (weight.scales, weight.offsets) if isinstance(numbers, Factors)]
+    return weight.group_size, weight.levels, weight.activations, *numbers, *steps
+
+
+def joined(numbers: Sequence[Tensor | Factors]) -> Tensor | Factors:
+    """Scales or offsets of weights of one form, below each other."""
+    factors = [each for each in numbers if isinstance(each, Factors)]
+    if factors:
+        return Factors(torch.cat([each.units for each in factors]), torch.cat([each.steps for each in factors]))
+    return torch.cat([each for each in numbers if not isinstance(each, Factors)])
 
 
 def columns_of(weight: Tensor | QuantisedWeight, part: TensorPart) -> Tensor | QuantisedWeight:
@@ -36,10 +67,22 @@ def columns_of(weight: Tensor | QuantisedWeight, part: TensorPart) -> Tensor | Q
         return weight
     if not isinstance(weight, QuantisedWeight):
         return weight[:, columns]
-    integers, scales, size = weight.integers[:, columns], weight.scales, weight.group_size
-    if scales.shape[1] > 1:
-        begin, end, _ = columns.indices(weight.shape[1])
-        if begin % size or (end % size and end < weight.shape[1]):
-            raise ValueError(f"columns {begin} to {end} are not whole groups of {size}")
-        scales = scales[:, begin // size : -(-end // size)]
-    return weight._replace(integers=integers, scales=scales)
+    integers = weight.integers[:, columns]
+    if weight.num_groups == 1:
+        return weight._replace(integers=integers)
+    begin, end, _ = columns.indices(weight.shape[1])
+    size = weight.group_size
+    if begin % size or (end % size and end < weight.shape[1]):
+        raise ValueError(f"columns {begin} to {end} are not whole groups of {size}")
+    groups = slice(begin // size, -(-end // size))
+    return weight.with_numbers(integers, lambda numbers: groups_of(numbers, groups))
+
+
+def groups_of(numbers: Tensor | Factors, groups: slice) -> Tensor | Factors:
+    """These groups of scales or offsets. A cut between groups that share a unit gives each group its own unit."""
+    if not isinstance(numbers, Factors):
+        return numbers[:, groups]
+    shared = numbers.groups_of_unit
+    if groups.start % shared or groups.stop % shared:
+        return Factors(numbers.units.repeat_interleave(shared, 1)[:, groups], numbers.steps[:, groups])
+    return Factors(numbers.units[:, groups.start // shared : groups.stop // shared], numbers.steps[:, groups])

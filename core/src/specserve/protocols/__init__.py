@@ -35,7 +35,7 @@ from specserve.protocols.model import AdaptableModel, AdaptableProjection, Delta
 from specserve.protocols.part import Combine, TensorPart, WholeMap
 from specserve.protocols.planner import CostTable, DraftComposer, DraftPlanner, PlanningRuntime
 from specserve.protocols.prefix_cache import BlocksRemoved, BlocksStored, CacheChange, CacheCleared, CacheObserver
-from specserve.protocols.quantised import QuantisedWeight
+from specserve.protocols.quantised import Factors, PackedRows, QuantisedWeight, StackedWeight
 from specserve.protocols.sampling import (
     DraftToken,
     DraftVocabulary,
@@ -90,6 +90,7 @@ __all__ = [
     "DraftVocabulary",
     "Drafter",
     "DrafterNeeds",
+    "Factors",
     "ForwardPass",
     "GraphAdapters",
     "GraphMode",
@@ -105,6 +106,7 @@ __all__ = [
     "Metric",
     "Observer",
     "OutputObserver",
+    "PackedRows",
     "Phase",
     "PlanningRuntime",
     "ProcessorState",
@@ -114,6 +116,7 @@ __all__ = [
     "ResolvedModel",
     "Sampler",
     "ScoredRow",
+    "StackedWeight",
     "TargetCosts",
     "TensorPart",
     "TextStream",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from specserve.protocols.graphs import AdapterLimits, GraphAdapters
     from specserve.protocols.lowrank import AdapterWeights
     from specserve.protocols.part import WholeMap
-    from specserve.protocols.quantised import QuantisedWeight
+    from specserve.protocols.quantised import QuantisedWeight, StackedWeight
     from specserve.protocols.sampling import Sampler
 
 
@@ -94,7 +94,13 @@ class KernelSet(ABC):
         return None
 
     def prepare_quantised(self, weight: QuantisedWeight, bias: Tensor | None) -> Callable[[Tensor], Tensor] | None:
-        """The map of a checkpoint's 8-bit weight, packed as it is. None: it is turned into the model's dtype."""
+        """The map of a checkpoint's weight of 8 bits or fewer without offsets, whose scales are a tensor, packed as it
+        is. None: it is turned into the model's dtype."""
+        return None
+
+    def prepare_stacked(self, weight: StackedWeight, bias: Tensor | None) -> Callable[[Tensor], Tensor] | None:
+        """As `prepare_quantised`, for any quantised weights, which may have offsets and scales of two factors. What it
+        returns may be a `specserve.protocols.PackedRows`."""
         return None
 
     def graph_adapters(self, projections: Sequence[str], limits: AdapterLimits) -> GraphAdapters | None:

@@ -69,7 +69,7 @@ class CpuKernels(KernelSet):
 
     def prepare_quantised(self, weight: QuantisedWeight, bias: Tensor | None) -> PackedLinear | None:
         """Whatever the option `weights` says; the option `activations` can only add quantised inputs."""
-        if weight.dtype == torch.bfloat16 and weight.group_size % 2 and weight.scales.shape[1] > 1:
+        if weight.dtype == torch.bfloat16 and weight.group_size % 2 and weight.num_groups > 1:
             return None  # dot products take pairs of inputs
         return PackedLinear(
             self.machine, weight, bias, weight.activations if self.activations == AUTO else self.activations

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 import torch.nn.functional as F
 
-from specserve.api.models import QuantisedWeight
+from specserve.api.models import QuantisedWeight, numbers_of
 from specserve_cpu.attention import native_module
 from specserve_cpu.dlpack import dlpack
 from specserve_cpu.options import AUTO
@@ -41,10 +41,12 @@ class PackedLinear:
         native = native_module(weight.dtype)
         if isinstance(weight, QuantisedWeight):
             integers = pad_columns(weight.integers, self.padding).contiguous()
-            size = weight.group_size if weight.scales.shape[1] > 1 else integers.shape[1]
+            size = weight.group_size if weight.num_groups > 1 else integers.shape[1]
             inputs = activations if has_quantisable_inputs(weight) else AUTO
             self.form = size, inputs
-            self.native = native.PackedLinear(machine, integers, weight.scales.contiguous(), size, inputs, bias)
+            self.native = native.PackedLinear(
+                machine, integers, numbers_of(weight.scales).contiguous(), size, inputs, bias
+            )
         else:
             self.native = native.PackedLinear(machine, pad_columns(weight, self.padding).contiguous(), bias)
 
@@ -56,7 +58,7 @@ class PackedLinear:
 
 def has_quantisable_inputs(weight: QuantisedWeight) -> bool:
     """Can inputs be quantised in the groups of these weights? Dot products take four of them."""
-    if weight.scales.shape[1] == 1:
+    if weight.num_groups == 1:
         return weight.shape[1] <= MAX_SHARED
     return weight.group_size % 4 == 0 and weight.group_size <= MAX_SHARED
 

@@ -15,6 +15,8 @@ from specserve.api.models import ModelPart
 from specserve_tensor_parallel.shares import Shares, check_divisible
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
     from specserve.api import Combine, TensorPart
@@ -58,14 +60,13 @@ class RankPart(ModelPart):
 
     # --- computing ----------------------------------------------------------------------------------
 
-    def embed(self, embedding: Tensor, ids: Tensor) -> Tensor:
+    def embed(self, rows: Callable[[Tensor], Tensor], ids: Tensor) -> Tensor:
         """Every row is that of the rank that has the token: no number is changed."""
         own = self.shares.vocabulary[self.rank]
-        rows = embedding.index_select(0, (ids - own.start).clamp(0, own.stop - own.start - 1))
-        found = self.group.gather(rows)
+        found = self.group.gather(rows((ids - own.start).clamp(0, own.stop - own.start - 1)))
         out = found[0]
-        for share, rows in zip(self.shares.vocabulary[1:], found[1:], strict=True):
-            out = torch.where((ids >= share.start)[:, None], rows, out)
+        for share, theirs in zip(self.shares.vocabulary[1:], found[1:], strict=True):
+            out = torch.where((ids >= share.start)[:, None], theirs, out)
         return out
 
     def add_parts(self, x: Tensor) -> Tensor:
