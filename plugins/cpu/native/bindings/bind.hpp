@@ -18,6 +18,7 @@ namespace specserve {
 
 void bind_plan(nb::module_& m);     // attention.cpp
 void bind_sampler(nb::module_& m);  // sampler.cpp
+void bind_coded(nb::module_& m);    // linear.cpp
 
 // For each dtype, in a submodule.
 template <typename S>

@@ -79,7 +79,8 @@ ExpertLayer<S> checked_mixture(const LayerWeights<S>& weights, const DecoderShap
         layer.experts.push_back({checked_linear(*gate_up, "an expert's gate_up", 2 * inner, hidden),
                                  checked_linear(*down, "an expert's down", hidden, inner)});
     auto has_form_of = [](const Linear<S>& w, const Linear<S>& first) {
-        return !w.corrections == !first.corrections && w.num_scale_groups() == first.num_scale_groups();
+        return !w.coded == !first.coded && w.coded.wide_inputs == first.coded.wide_inputs &&
+               !w.corrections == !first.corrections && w.num_scale_groups() == first.num_scale_groups();
     };
     for (const ExpertMaps<S>& maps : layer.experts)
         if (!has_form_of(maps.gate_up, layer.experts[0].gate_up) || !has_form_of(maps.down, layer.experts[0].down))

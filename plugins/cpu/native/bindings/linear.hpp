@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "bindings/bind.hpp"
+#include "bindings/coded.hpp"
 #include "ops/linear.hpp"
 #include "runtime/packed_weights.hpp"
 #include "runtime/quantize.hpp"
@@ -49,6 +50,35 @@ class PackedLinear {
                  const std::string& inputs, const std::optional<Array>& bias)
         : machine_(std::move(machine)), packed_(pack(integers, scales, group_size, inputs, bias)) {}
 
+    PackedLinear(std::shared_ptr<Machine> machine, const std::vector<CodedPart>& parts, const std::string& inputs,
+                 const std::optional<Array>& bias)
+        : machine_(std::move(machine)), packed_(pack(parts, inputs, bias)) {}
+
+    // What `outputs` are of the weight's rows: out: [outputs][in_features]. Only of coded weights.
+    void rows(const Array& outputs, const Array& out) const {
+        const CodedMatrix* weights = packed_.coded();
+        if (!weights) throw std::invalid_argument("only weights of few bits can be read again.");
+        const Linear<S>& w = packed_.linear();
+        const int64_t* wanted = checked_data<int64_t>(outputs, "outputs", {kAny});
+        int count = static_cast<int>(outputs.shape(0));
+        S* to = checked_data<S>(out, "out", {count, w.in_features});
+        for (int i = 0; i < count; ++i)
+            if (wanted[i] < 0 || wanted[i] >= w.out_features)
+                throw std::invalid_argument("outputs must be from 0 to " + std::to_string(w.out_features - 1) +
+                                            "; got " + std::to_string(wanted[i]) + ".");
+        nb::gil_scoped_release no_gil;
+        machine_->pool->run(1, [&](ThreadPool::Team& team) {
+            team.parallel_for_ranges(count, [&](int begin, int end) {
+                std::vector<float> row(static_cast<size_t>(w.in_features));
+                for (int i = begin; i < end; ++i) {
+                    weights->widen(static_cast<int>(wanted[i]), row.data());
+                    for (int j = 0; j < w.in_features; ++j)
+                        to[ptrdiff_t{i} * w.in_features + j] = rounded<S>(row[static_cast<size_t>(j)]);
+                }
+            });
+        });
+    }
+
     void forward(const Array& x, const Array& out) const {
         const Linear<S>& w = packed_.linear();
         const S* inputs = checked_data<S>(x, "x", {kAny, w.in_features}, 1);
@@ -87,6 +117,15 @@ class PackedLinear {
         const S* b = bias ? checked_data<S>(*bias, "bias", {out_features}) : nullptr;
         nb::gil_scoped_release no_gil;
         return PackedWeights<S>(*machine_->pool, QuantizedRows{w, s, group_size}, kind, b, out_features, in_features);
+    }
+
+    PackedWeights<S> pack(const std::vector<CodedPart>& parts, const std::string& inputs,
+                          const std::optional<Array>& bias) const {
+        CodedParts checked = checked_parts(parts);
+        InputKind kind = checked_inputs(inputs);
+        const S* b = bias ? checked_data<S>(*bias, "bias", {checked.out_features}) : nullptr;
+        nb::gil_scoped_release no_gil;
+        return PackedWeights<S>(*machine_->pool, checked.rows, kind, b, checked.in_features);
     }
 
     static InputKind checked_inputs(const std::string& name) {

@@ -30,6 +30,7 @@ NB_MODULE(_native, m) {
         .def_prop_ro("threads", [](const Machine& machine) { return machine.pool->size(); });
     bind_sampler(m);
     bind_plan(m);
+    bind_coded(m);
     bind<Bf16>(m.def_submodule("bfloat16"));
     bind<float>(m.def_submodule("float32"));
 }

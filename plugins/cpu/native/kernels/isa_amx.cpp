@@ -7,6 +7,7 @@ namespace specserve::amx {
 
 #include "kernels/vec_avx512-inl.hpp"
 #include "kernels/int_vec_avx512-inl.hpp"
+#include "kernels/code_vec_avx512-inl.hpp"
 #include "kernels/tiles_amx-inl.hpp"
 #include "kernels/all-inl.hpp"
 

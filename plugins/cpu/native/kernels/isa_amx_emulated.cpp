@@ -7,6 +7,7 @@ namespace specserve::amx_emulated {
 
 #include "kernels/vec_avx2-inl.hpp"
 #include "kernels/int_vec_avx2-inl.hpp"
+#include "kernels/code_vec_avx2-inl.hpp"
 #include "kernels/tiles_emulated-inl.hpp"
 #include "kernels/all-inl.hpp"
 

@@ -6,6 +6,7 @@ namespace specserve::avx2 {
 
 #include "kernels/vec_avx2-inl.hpp"
 #include "kernels/int_vec_avx2-inl.hpp"
+#include "kernels/code_vec_avx2-inl.hpp"
 #include "kernels/all-inl.hpp"
 
 Kernels kernels() { return {"avx2", kernel_table<Bf16>(), kernel_table<float>(), sampling_table()}; }

@@ -7,6 +7,7 @@ namespace specserve::avx512_vnni {
 
 #include "kernels/vec_avx512-inl.hpp"
 #include "kernels/int_vec_avx512-inl.hpp"
+#include "kernels/code_vec_avx512-inl.hpp"
 #include "kernels/linear_maps-inl.hpp"
 
 Kernels kernels() { return with_linear_maps(avx512::kernels(), "avx512_vnni"); }

@@ -1,6 +1,7 @@
 // The kernels of one instruction set as a table of functions. Each runs one task of a batch, in one thread.
 #pragma once
 
+#include "kernels/coded.hpp"
 #include "kernels/common.hpp"
 #include "kernels/sampling_table.hpp"
 
@@ -9,7 +10,7 @@ namespace specserve {
 // A linear map, packed into panels of sixteen outputs, padded with zeros: [panel][K group][16 outputs][kVnni inputs] of
 // S, or [panel][K group][kVnni inputs][16 outputs] of Int8<S>, where there are scales: a weight is its integer times
 // the scale of its output and its group of inputs. Where there are corrections, inputs are quantised too, and panels
-// are [panel][K group][16 outputs][4 inputs].
+// are [panel][K group][16 outputs][4 inputs]. Weights of few bits are `coded`, and nothing but the bias is set then.
 template <typename S>
 struct Linear {
     const void* panels;
@@ -19,7 +20,10 @@ struct Linear {
     int group_size = 0;             // inputs that share a scale: a multiple of `inputs_of_k_group`
     // [group][outputs, padded]: kInputOffset times the sum of the integers; null if inputs are not quantised
     const int32_t* corrections = nullptr;
+    CodedWeights coded = {};
 
+    // Whether rows are brought into another form before they are multiplied.
+    bool prepares_inputs() const { return corrections || coded; }
     int inputs_of_k_group() const { return corrections ? kVnni<QuantizedInput> : kVnni<S>; }
     int k_groups() const { return ceil_div(in_features, inputs_of_k_group()); }
     int num_scale_groups() const { return scales ? ceil_div(in_features, group_size) : 0; }
@@ -27,6 +31,7 @@ struct Linear {
     // Weights from one panel to the next.
     ptrdiff_t panel_stride() const { return ptrdiff_t{k_groups()} * kLanes * inputs_of_k_group(); }
     const void* panel(int index) const {
+        if (coded) return coded.panels[index].codes;
         size_t bytes = scales ? sizeof(Int8<S>) : sizeof(S);
         return static_cast<const char*>(panels) + index * panel_stride() * static_cast<ptrdiff_t>(bytes);
     }
@@ -47,11 +52,12 @@ struct QuantizedInputs {
     const float* scales;  // [count][groups]
 };
 
-// What a linear map multiplies. quantized: the same rows, for a map that has corrections.
+// What a linear map multiplies. quantized: the same rows, for a map that has corrections; coded: for coded weights.
 template <typename S>
 struct Inputs {
     Rows<const S> rows;
     QuantizedInputs quantized = {};
+    CodedInputs coded = {};
 };
 
 // Panels [begin, end) of a linear map.
@@ -155,6 +161,8 @@ struct LinearTable {
     void (*linear_logits)(const Linear<S>&, const Inputs<S>&, PanelRange, Rows<float> out);
     // One row in 8 bits, symmetric, to the nearest. to: as many as x; scales: [groups].
     void (*quantize_inputs)(const S* x, int size, int group_size, QuantizedInput* to, float* scales);
+    // The same in blocks: [blocks].
+    void (*quantize_blocks)(const S* x, int size, InputBlock* to);
 };
 
 template <typename S>

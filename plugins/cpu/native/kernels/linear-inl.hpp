@@ -46,6 +46,13 @@ INLINE void for_each_sum(const Linear<S>& w, const Inputs<S>& in, PanelRange ran
         auto finish = [&](int row, const float* of_row) {
             for (int j = 0; j < width; ++j) epilogue(row, p + j, load(of_row + j * kLanes));
         };
+        if (w.coded) {
+            CodedBlock<S> block(w, in.coded, p, width, next);
+            auto multiply = [&](int row, int rows, float* out, ptrdiff_t stride) {
+                block.multiply(row, rows, out, stride);
+            };
+            return for_each_row_block(x.count, width, sums, multiply, finish);
+        }
         if (w.corrections) {
             QuantizedBlock<S> block(w, in.quantized, p, width, next);
             auto multiply = [&](int row, int rows, float* out, ptrdiff_t stride) {
@@ -126,6 +133,14 @@ static void linear_swiglu(const Linear<S>& w, const Inputs<S>& in, PanelRange ra
                 store(to, swiglu(gate, up, to));
             }
         };
+        if (w.coded) {
+            CodedBlock<S> gate(w, in.coded, p, width, w.panel(half + p)), up(w, in.coded, half + p, width, next);
+            auto multiply = [&](int row, int rows, float* to, ptrdiff_t stride) {
+                gate.multiply(row, rows, to, stride);
+                up.multiply(row, rows, to + width * kLanes, stride);
+            };
+            return for_each_row_block(x.count, 2 * width, sums, multiply, finish);
+        }
         if (w.corrections) {
             QuantizedBlock<S> gate(w, in.quantized, p, width, w.panel(half + p));
             QuantizedBlock<S> up(w, in.quantized, half + p, width, next);

@@ -9,11 +9,13 @@
 #endif
 #include "kernels/linear_int8-inl.hpp"
 #include "kernels/quantized_inputs-inl.hpp"
+#include "kernels/coded-inl.hpp"
+#include "kernels/linear_coded-inl.hpp"
 #include "kernels/linear-inl.hpp"
 
 template <typename S>
 static LinearTable<S> linear_table() {
-    return {linear<S>, linear_add<S>, linear_swiglu<S>, linear_logits<S>, quantize_inputs<S>};
+    return {linear<S>, linear_add<S>, linear_swiglu<S>, linear_logits<S>, quantize_inputs<S>, quantize_blocks<S>};
 }
 
 // The kernels of another instruction set, with the linear maps of this one.

@@ -143,7 +143,7 @@ auto DecoderStack<S>::lazy_rms_norm(Team& team, NormedInput in, int rows, const 
 template <typename S>
 auto DecoderStack<S>::lazy_quantized(Team& team, Rows<const S> x, const Linear<S>& w) {
     InputQuantizer<S>* quantizer = &quantizer_of(team, x.count);
-    int rows = w.corrections ? x.count : 0;
+    int rows = w.prepares_inputs() ? x.count : 0;
     return prepare_lazily(team, rows, quantizer->inputs(w, x),
                           [=, this, &w](int begin, int count) { quantizer->quantize(table_, w, x, begin, count); });
 }

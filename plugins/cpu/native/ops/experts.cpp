@@ -183,7 +183,7 @@ void Experts<S>::activate(Team& team, const Block& block) {
         else
             table_.linear(w, inputs, range, {gate_up_.data() + group.begin * 2 * inner, 2 * inner, count});
     });
-    bool quantizes = block.layer->experts[0].down.corrections;
+    bool quantizes = block.layer->experts[0].down.prepares_inputs();
     if (is_fused && !quantizes) return;
     for_each_run(team, block, [&](int begin, int count, const AdapterLayer<S>* adapter, int expert) {
         S *own = gate_up_.data() + begin * 2 * inner, *to = activated_.data() + begin * inner;

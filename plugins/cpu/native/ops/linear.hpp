@@ -10,7 +10,7 @@ namespace specserve {
 template <typename S>
 void multiply(ThreadPool::Team& team, const KernelTable<S>& table, const Linear<S>& w, InputQuantizer<S>& quantizer,
               Rows<const S> x, Rows<S> out) {
-    if (w.corrections)
+    if (w.prepares_inputs())
         team.parallel_for_ranges(x.count,
                                  [&](int begin, int end) { quantizer.quantize(table, w, x, begin, end - begin); });
     Inputs<S> inputs = quantizer.inputs(w, x);

@@ -48,6 +48,17 @@ PackedWeights<S>::PackedWeights(ThreadPool& pool, const QuantizedRows& weight, I
 }
 
 template <typename S>
+PackedWeights<S>::PackedWeights(ThreadPool& pool, const std::vector<CodedRows>& parts, InputKind inputs, const S* bias,
+                                int in_features)
+    : coded_(std::make_unique<CodedMatrix>(pool, parts, in_features)), panels_(0), bias_(0), scales_(0),
+      corrections_(0) {
+    linear_ = {nullptr, nullptr, in_features, coded_->outputs()};
+    linear_.coded = {coded_->panels(), inputs == InputKind::kModelDtype};
+    if (bias) bias_ = HugePageBuffer(padded_outputs(linear_) * sizeof(S));
+    pack_bias(bias);
+}
+
+template <typename S>
 void PackedWeights<S>::pack_scales(const QuantizedRows& weight) {
     int groups = weight.groups(linear_.in_features);
     float* scales = scales_.get<float>();

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstring>
+#include <memory>
+#include <vector>
 
 #include "kernels/kernel_table.hpp"
+#include "runtime/coded_weights.hpp"
 #include "runtime/huge_page_buffer.hpp"
 #include "runtime/thread_pool.hpp"
 
@@ -29,7 +32,11 @@ class PackedWeights {
     PackedWeights(ThreadPool& pool, const QuantizedRows& weight, InputKind inputs, const S* bias, int out_features,
                   int in_features);
 
+    PackedWeights(ThreadPool& pool, const std::vector<CodedRows>& parts, InputKind inputs, const S* bias,
+                  int in_features);
+
     const Linear<S>& linear() const { return linear_; }
+    const CodedMatrix* coded() const { return coded_.get(); }
 
    private:
     template <typename W, typename Offset>
@@ -39,6 +46,7 @@ class PackedWeights {
     void sum_integers(const QuantizedRows& weight);
 
     Linear<S> linear_;
+    std::unique_ptr<CodedMatrix> coded_;
     HugePageBuffer panels_, bias_, scales_, corrections_;
 };
 

@@ -26,6 +26,25 @@ class Machine:
     @property
     def threads(self) -> int: ...
 
+class CodedPart:
+    """Rows of a weight of few bits: integers [outputs, in] int8, times the scales of groups of inputs, plus their
+    offsets."""
+
+    def __init__(
+        self,
+        integers: Tensor,
+        group_size: int,
+        bits: int,
+        levels: Sequence[int],
+        scale_units: Tensor,
+        scale_steps: Tensor | None,
+        offset_units: Tensor | None,
+        offset_steps: Tensor | None,
+    ) -> None:
+        """group_size: 16, or a multiple of 32; bits: 4, 5, 6 or 8; levels: the integers that there are, ascending, or
+        the least and the greatest of consecutive ones. Units are [outputs, groups / n] float32, each for n groups, and
+        steps [outputs, groups], int8 or uint8; without steps there is a unit for each group."""
+
 class AttentionPlan:
     """Which keys each row of a batch sees."""
 
@@ -70,8 +89,16 @@ class DtypeModule:
             inputs: auto, or int8 to quantise them, too, with a scale for each row and group; groups are then multiples
             of 4 inputs, unless there is one, and have at most 131,072."""
 
+        @overload
+        def __init__(self, machine: Machine, parts: Sequence[CodedPart], inputs: str, bias: Tensor | None) -> None:
+            """Weights of few bits, of parts below each other, of which all but the last have a multiple of 16 outputs.
+            inputs: int8 to quantise them with a scale for each row and 32 of them; auto to multiply them in float32."""
+
         def forward(self, x: Tensor, out: Tensor) -> None:
             """x: [T, in] -> out: [T, out]."""
+
+        def rows(self, outputs: Tensor, out: Tensor) -> None:
+            """outputs: [T] int64 -> out: [T, in], the weights of these outputs. Of CodedPart alone."""
 
     @staticmethod
     def quantize(machine: Machine, weight: Tensor, group_size: int, integers: Tensor, scales: Tensor) -> None:

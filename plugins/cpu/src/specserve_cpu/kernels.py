@@ -13,6 +13,7 @@ from specserve.api import ConfigError, KernelSet
 from specserve.api.batch import HostAdapters
 from specserve_cpu.adapters import PackedAdapter
 from specserve_cpu.attention import native_module
+from specserve_cpu.coded import CodedLinear, codable, has_few_bits, inputs_of, is_codable, quantise_to_four
 from specserve_cpu.draft_head import fuse_draft
 from specserve_cpu.fused import FUSES, fuse, routing_numbers
 from specserve_cpu.linear import PackedLinear, contiguous_rows, pad_columns, quantise
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
 
     from specserve.api import AdapterLimits, AdapterWeights, AttentionBackend, DraftPass
     from specserve.api.batch import Segment
-    from specserve.api.models import Activations, DecoderModel, DraftHead, ExpertsConfig, QuantisedWeight
+    from specserve.api.models import DecoderModel, DraftHead, ExpertsConfig, QuantisedWeight, StackedWeight
     from specserve_cpu import _native
     from specserve_cpu.draft_head import FusedDraftPass
     from specserve_cpu.fused import FusedPass, SplitPass
-    from specserve_cpu.options import Weights
+    from specserve_cpu.options import Inputs, Weights
 
 
 class CpuKernels(KernelSet):
@@ -40,11 +41,11 @@ class CpuKernels(KernelSet):
     fuses = FUSES
 
     def __init__(
-        self, machine: _native.Machine, dtype: str, weights: Weights = AUTO, activations: Activations = AUTO
+        self, machine: _native.Machine, dtype: str, weights: Weights = AUTO, activations: Inputs = AUTO
     ) -> None:
         self.machine = machine
         kept = f"-{weights}" if weights != AUTO else ""
-        multiplied = "-a8" if activations != AUTO else ""
+        multiplied = {"auto": "", "int8": "-a8", "float": "-af"}[activations]
         self.name = f"cpu-{machine.instruction_set}{kept}{multiplied}"
         self.weights, self.activations = weights, activations
         self.sampler: CpuSampler = CpuSampler(machine)
@@ -58,22 +59,34 @@ class CpuKernels(KernelSet):
         if group_size is None:
             return PackedLinear(self.machine, weight, bias)
         try:
+            if self.weights == "int4":
+                return self.coded(quantise_to_four(weight), bias)
             quantised = quantise(self.machine, weight, group_size)
         except ValueError:
             raise ConfigError(
-                f"cpu.weights: only finite weights can be kept in 8 bits; got {self.weights} and a weight of "
+                f"cpu.weights: only finite weights can be quantised; got {self.weights} and a weight of "
                 f"{' x '.join(map(str, weight.shape))} with infinities or not-a-number. Set cpu.weights=auto, or use "
                 "another checkpoint."
             ) from None
-        return PackedLinear(self.machine, quantised, bias, self.activations)
+        return PackedLinear(self.machine, quantised, bias, inputs_of(quantised, self.activations))
+
+    def coded(self, weight: QuantisedWeight, bias: Tensor | None) -> CodedLinear:
+        return CodedLinear(self.machine, (weight,), bias, inputs_of(weight, self.activations))
 
     def prepare_quantised(self, weight: QuantisedWeight, bias: Tensor | None) -> PackedLinear | None:
-        """Whatever the option `weights` says; the option `activations` can only add quantised inputs."""
+        """Whatever the option `weights` says."""
+        if has_few_bits(weight) and is_codable(weight):
+            return self.coded(weight, bias)
         if weight.dtype == torch.bfloat16 and weight.group_size % 2 and weight.num_groups > 1:
             return None  # dot products take pairs of inputs
-        return PackedLinear(
-            self.machine, weight, bias, weight.activations if self.activations == AUTO else self.activations
-        )
+        return PackedLinear(self.machine, weight, bias, inputs_of(weight, self.activations))
+
+    def prepare_stacked(self, weight: StackedWeight, bias: Tensor | None) -> CodedLinear | None:
+        """Whatever the option `weights` says."""
+        parts = codable(weight)
+        if parts is None:
+            return None
+        return CodedLinear(self.machine, parts, bias, inputs_of(parts[0], self.activations))
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         size = weight.shape[0]

@@ -35,7 +35,7 @@ class PackedLinear:
         self.out_features, self.in_features = weight.shape
         # bfloat16 dot products take inputs in pairs
         self.padding = self.in_features % 2 if weight.dtype == torch.bfloat16 else 0
-        self.form: tuple[int, str] | None = None
+        self.form: tuple[int | str, str] | None = None
         """How weights are kept and multiplied: the size of groups that share a scale, and what inputs become. None: in
         the model's dtype."""
         native = native_module(weight.dtype)
