@@ -179,12 +179,12 @@ def test_a_weight_that_is_not_finite_stops_the_start(tmp_path: Path) -> None:
 
 
 def test_an_unknown_kind_is_refused_with_the_known_ones(toy_model: Path) -> None:
-    with pytest.raises(ConfigError, match=r"cpu.weights: must be one of 'auto', 'int8', 'int8-g64'.*int4"):
-        make_engine(toy_model, plugins=("cpu",), plugin_options={"cpu": {"weights": "int4"}})
+    with pytest.raises(ConfigError, match=r"cpu.weights: must be one of 'auto', 'int8', 'int8-g64', 'int4'.*int3"):
+        make_engine(toy_model, plugins=("cpu",), plugin_options={"cpu": {"weights": "int3"}})
 
 
 def test_activations_of_8_bits_need_weights_of_8_bits(toy_model: Path) -> None:
     with pytest.raises(ConfigError, match=r"cpu.activations: .*got int8 with cpu.weights=auto\. Set "):
         make_engine(toy_model, plugins=("cpu",), plugin_options={"cpu": {"activations": "int8"}})
-    with pytest.raises(ConfigError, match=r"cpu.activations: must be one of 'auto', 'int8'.*fp8"):
+    with pytest.raises(ConfigError, match=r"cpu.activations: must be one of 'auto', 'int8', 'float'.*fp8"):
         make_engine(toy_model, plugins=("cpu",), plugin_options={"cpu": {"weights": "int8", "activations": "fp8"}})
