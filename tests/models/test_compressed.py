@@ -116,7 +116,7 @@ def test_maps_that_are_not_quantised_may_stand_among_those_that_are(toy_model: P
     dense = write_compressed(toy_model, tmp_path / "dense", leave=leave, dense=True)
     assert prompt_logprobs(path) == pytest.approx(prompt_logprobs(dense), abs=1e-5)
     projections = load_model(path, kernels=TorchKernels()).projections
-    quantised = {name for name, p in projections.items() if isinstance(p._weight, QuantisedWeight)}
+    quantised = {name for name, p in projections.items() if isinstance(p.stored(), QuantisedWeight)}
     assert quantised == {
         "layers.0.o_proj", "layers.0.gate_up_proj", "layers.0.down_proj", "layers.1.o_proj", "layers.1.down_proj"
     }  # fmt: skip
@@ -144,9 +144,9 @@ def test_a_matrix_that_a_family_stores_for_two_may_be_quantised(
         path = write_compressed(source, tmp_path / str(dense), kind=kind, group_size=group_size, dense=dense)
         loaded[dense] = ModelLoader(families=(Fused(),)).load(path, kernels=TorchKernels()).projections
     for name, projection in loaded[False].items():
-        weight = projection._weight
+        weight = projection.stored()
         assert isinstance(weight, QuantisedWeight) == (name != "lm_head")
-        assert torch.equal(dense_weight(weight), dense_weight(loaded[True][name]._weight))
+        assert torch.equal(dense_weight(weight), dense_weight(loaded[True][name].stored()))
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (0, 128), (639, 128)], ids=str)

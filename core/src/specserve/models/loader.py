@@ -25,7 +25,7 @@ from specserve.models.open_weights import BUILT_IN as FORMATS
 from specserve.models.open_weights import open_weights
 from specserve.models.part import WHOLE_MODEL, ModelPart
 from specserve.models.projection import Projection
-from specserve.models.quantised import dense, stacked
+from specserve.models.quantised import DeferredWeight, dense, stacked
 from specserve.models.read_config import read_config
 from specserve.models.rope import rotary_table
 from specserve.models.served_length import resolve_length, without_idle_scale
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from specserve.models.family import ModelFamily
     from specserve.models.library import LibraryModel
     from specserve.models.mlp import Mlp
-    from specserve.models.quantised import Weight
     from specserve.models.served_model import ServedModel
     from specserve.models.weight_format import WeightFormat
     from specserve.protocols import KernelSet
@@ -188,7 +187,7 @@ class _WeightReader:
 
     def read(self) -> DecoderWeights:
         config = self.config
-        read = self.weight("model.embed_tokens.weight")
+        read = self.linear_weight(("model.embed_tokens",))
         layers = tuple(self.layer(index) for index in range(config.num_layers))
         head = read if config.tied else self.linear_weight(("lm_head",))
         whole = WholeMap(config.hidden_size, {"lm_head": slice(0, config.vocab_size)}, self.part.combine("lm_head"))
@@ -199,9 +198,9 @@ class _WeightReader:
         read_whole = None if self.part is WHOLE_MODEL else self.whole
         return DecoderWeights(embedding, layers, final_norm, lm_head, self.projections, self.part, read_whole)
 
-    def embedding(self, weight: Tensor | QuantisedWeight, lm_head: Projection) -> Tensor | Projection:
+    def embedding(self, weight: Tensor | DeferredWeight, lm_head: Projection) -> Tensor | Projection:
         """The tokens' vectors; those of a quantised weight are kept packed, and once where the head has them, too."""
-        if not isinstance(weight, QuantisedWeight):
+        if not isinstance(weight, DeferredWeight):
             return weight
         if self.config.tied:
             return lm_head
@@ -269,12 +268,13 @@ class _WeightReader:
         self.projections[full] = Projection(full, weight, bias, self.kernels.linear, own, whole)
         return self.projections[full]
 
-    def linear_weight(self, paths: Sequence[str]) -> Weight:
+    def linear_weight(self, paths: Sequence[str]) -> Tensor | DeferredWeight:
         """The weight of these linear maps of the checkpoint, stacked."""
         names = tuple(f"{path}.weight" for path in paths)
         if not any(self.checkpoint.find(name).quantised for name in names):
             return self.joined(names)
-        return stacked([self.weight(name) for name in names])
+        shape = sum(self.shapes[name][0] for name in names), self.shapes[names[0]][1]
+        return DeferredWeight(shape, self.dtype, lambda: stacked([self.weight(name) for name in names]))
 
     def weight(self, name: str) -> Tensor | QuantisedWeight:
         """One tensor in the model's dtype, on its device."""

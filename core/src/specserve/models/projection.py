@@ -13,7 +13,7 @@ import torch
 
 from specserve.errors import PluginError
 from specserve.faults import BadAnswerError
-from specserve.models.quantised import dense, is_plain
+from specserve.models.quantised import DeferredWeight, dense, is_plain
 from specserve.protocols.part import WholeMap
 from specserve.protocols.quantised import PackedRows, QuantisedWeight, StackedWeight
 
@@ -47,7 +47,7 @@ class Projection:
     def __init__(
         self,
         name: str,
-        weight: Weight,
+        weight: Weight | DeferredWeight,
         bias: Tensor | None,
         kernel: Kernel,
         parts: Mapping[str, slice] | None = None,
@@ -83,7 +83,11 @@ class Projection:
     @property
     def weight(self) -> Tensor:
         """[out, in]: of quantised weights, what their integers stand for."""
-        return dense(self._weight)
+        return dense(self.stored())
+
+    def stored(self) -> Weight:
+        """As the file has it, until it is packed."""
+        return self._weight.read() if isinstance(self._weight, DeferredWeight) else self._weight
 
     def finalize(self, kernels: KernelSet) -> None:
         """After the last `set_kernel`: the core's own kernel packs the weight, and `weight` becomes empty. A kernel
@@ -94,16 +98,16 @@ class Projection:
             self._weight = self.weight
         else:
             self._kernel = lambda x, *_: packed(x)
-            self._weight = torch.empty(0, dtype=self._weight.dtype)
+            self._weight = torch.empty(0, dtype=self.dtype)
 
     def _packed_by(self, kernels: KernelSet) -> Callable[[Tensor], Tensor] | None:
-        weight, packed = self._weight, None
+        weight, packed = self.stored(), None
         if isinstance(weight, QuantisedWeight) and is_plain(weight):
             packed = kernels.prepare_quantised(weight, self.bias)
         elif isinstance(weight, QuantisedWeight | StackedWeight):
             parts = weight.parts if isinstance(weight, StackedWeight) else (weight,)
             packed = kernels.prepare_stacked(StackedWeight(parts), self.bias)
-        return kernels.prepare_linear(self.weight, self.bias) if packed is None else packed
+        return kernels.prepare_linear(dense(weight), self.bias) if packed is None else packed
 
     def rows(self, outputs: Tensor) -> Tensor:
         """outputs: [T] int64 -> the weights of these outputs, [T, in], in the model's dtype."""

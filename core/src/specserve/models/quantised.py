@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import torch
 
 from specserve.protocols.quantised import Factors, QuantisedWeight, StackedWeight
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from torch import Tensor
 
     from specserve.protocols import TensorPart
 
 Weight: TypeAlias = "Tensor | QuantisedWeight | StackedWeight"
+
+
+class DeferredWeight(NamedTuple):
+    """A weight that is read from its file where it is asked for, so that no more than one lies unpacked in memory."""
+
+    shape: tuple[int, int]
+    dtype: torch.dtype
+    read: Callable[[], Weight]
 
 
 def dense(weight: Weight) -> Tensor:
