@@ -203,10 +203,12 @@ class _WeightReader:
         if not isinstance(weight, DeferredWeight):
             return weight
         if self.config.tied:
+            lm_head.serve_rows()
             return lm_head
-        packed = Projection("embed_tokens", weight, None, self.kernels.linear)
-        packed.finalize(self.kernels)
-        return packed
+        own = Projection("embed_tokens", weight, None, self.kernels.linear)
+        own.serve_rows()
+        own.finalize(self.kernels)
+        return own
 
     def whole(self, name: str) -> Tensor:
         """All of a tensor, whatever the part of this process."""

@@ -66,6 +66,7 @@ class Projection:
         self.packed: Callable[[Tensor], Tensor] | None = None
         self._kernel = kernel
         self.deltas: tuple[Delta, ...] = ()
+        self._serves_rows = False
 
     def add_delta(self, delta: Delta) -> None:
         self.deltas += (delta,)
@@ -92,25 +93,22 @@ class Projection:
     def finalize(self, kernels: KernelSet) -> None:
         """After the last `set_kernel`: the core's own kernel packs the weight, and `weight` becomes empty. A kernel
         that packs nothing reads quantised weights in the model's dtype."""
-        packed = self._packed_by(kernels) if self.kernel_owner == DEFAULT_OWNER else None
+        weight = self.stored()
+        packed = packed_by(kernels, weight, self.bias) if self.kernel_owner == DEFAULT_OWNER else None
         self.packed = packed
         if packed is None:
-            self._weight = self.weight
+            self._weight = dense(weight)
         else:
             self._kernel = lambda x, *_: packed(x)
-            self._weight = torch.empty(0, dtype=self.dtype)
+            is_read = self._serves_rows and not isinstance(packed, PackedRows)
+            self._weight = dense(weight) if is_read else torch.empty(0, dtype=self.dtype)
 
-    def _packed_by(self, kernels: KernelSet) -> Callable[[Tensor], Tensor] | None:
-        weight, packed = self.stored(), None
-        if isinstance(weight, QuantisedWeight) and is_plain(weight):
-            packed = kernels.prepare_quantised(weight, self.bias)
-        elif isinstance(weight, QuantisedWeight | StackedWeight):
-            parts = weight.parts if isinstance(weight, StackedWeight) else (weight,)
-            packed = kernels.prepare_stacked(StackedWeight(parts), self.bias)
-        return kernels.prepare_linear(dense(weight), self.bias) if packed is None else packed
+    def serve_rows(self) -> None:
+        """Before `finalize`: `rows` will be asked for."""
+        self._serves_rows = True
 
     def rows(self, outputs: Tensor) -> Tensor:
-        """outputs: [T] int64 -> the weights of these outputs, [T, in], in the model's dtype."""
+        """outputs: [T] int64 -> the weights of these outputs, [T, in], in the model's dtype. After `serve_rows`."""
         if isinstance(self.packed, PackedRows):
             return self.packed.rows(outputs)
         return self.weight.index_select(0, outputs)
@@ -127,3 +125,14 @@ class Projection:
         """x: [T, in]; adds to out: [T, out]."""
         for delta in self.deltas:
             delta(x, out, at.rows, at.lora)
+
+
+def packed_by(kernels: KernelSet, weight: Weight, bias: Tensor | None) -> Callable[[Tensor], Tensor] | None:
+    """The map with its weight as it is kept, or else in the model's dtype; None where the kernels pack nothing."""
+    packed = None
+    if isinstance(weight, QuantisedWeight) and is_plain(weight):
+        packed = kernels.prepare_quantised(weight, bias)
+    elif isinstance(weight, QuantisedWeight | StackedWeight):
+        parts = weight.parts if isinstance(weight, StackedWeight) else (weight,)
+        packed = kernels.prepare_stacked(StackedWeight(parts), bias)
+    return kernels.prepare_linear(dense(weight), bias) if packed is None else packed
