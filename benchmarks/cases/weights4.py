@@ -1,0 +1,153 @@
+"""GGUF files as they are: specserve against llama.cpp on the same file, and what a step that verifies drafts costs.
+
+Both engines get the same prompts by tokens, greedy, and the same threads. llama.cpp is its own server, asked over HTTP;
+`--llama-server` names a program that was built on this machine, which knows its instructions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from benchmarks.cases.peers import measure_row
+from benchmarks.lib.forwards import batch_of
+from benchmarks.lib.report import Check, Options, Result
+from benchmarks.lib.timing import alternate, medians, seconds_of, spread
+from benchmarks.lib.workload import DTYPE, demo_engine, prompts
+from benchmarks.peers.engine_process import EngineProcess
+from benchmarks.peers.engines import SPECSERVE, program, specserve_environment
+from benchmarks.peers.exports import clean_environment
+from benchmarks.peers.make_peers import PEERS
+from benchmarks.peers.workloads import Row, Workload, job_of
+from specserve.models.locate import locate_model
+from specserve.text.tokenizer import HfTokenizer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from benchmarks.cases.peers import Measured
+    from benchmarks.peers.engines import Engine
+    from benchmarks.peers.workers.wire import EngineSetup
+
+LLAMACPP = "llamacpp"
+PROMPT_LEN, LONG_PROMPT, NUM_TOKENS, MAX_LEN = 64, 2000, 64, 2100
+VERIFIED, CONTEXT = 8, 256
+VERIFY_TARGET = 1.3
+
+
+class Cell(NamedTuple):
+    """What is asked, and the least ratio to llama.cpp's throughput."""
+
+    workload: Workload
+    count: int
+    prompt_len: int
+    num_tokens: int
+    target: float
+
+    @property
+    def mode(self) -> str:
+        return self.workload.mode
+
+
+DECODE, PROMPT = Workload("decode", "plain"), Workload("prompt of 2,000", "plain")
+EDITS = Workload("edits", "lookup", edits=True)
+CELLS = (
+    Cell(DECODE, 1, PROMPT_LEN, NUM_TOKENS, 1.1),
+    Cell(DECODE, 8, PROMPT_LEN, NUM_TOKENS, 2.0),
+    Cell(DECODE, 32, PROMPT_LEN, NUM_TOKENS, 3.0),
+    Cell(PROMPT, 1, LONG_PROMPT, 1, 1.0),
+    Cell(EDITS, 1, 600, 200, 2.0),
+)
+
+
+def run(options: Options) -> Result:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks weights4")
+    parser.add_argument("files", nargs="+", type=Path, help="GGUF files")
+    parser.add_argument(
+        "--llama-server", type=Path, help="else that of `python -m benchmarks.peers.make_peers llamacpp`"
+    )
+    parser.add_argument("--cells", nargs="+", type=int, default=range(len(CELLS)), help="by number; all of them")
+    parser.add_argument("--rounds", type=int)
+    chosen = parser.parse_args(options.rest)
+    rounds = chosen.rounds or options.rounds(3, 1)
+    cells = [CELLS[number] for number in chosen.cells]
+    rows: list[tuple[str, ...]] = []
+    checks: list[Check] = []
+    raw: dict[str, list[float]] = {}
+    for file in chosen.files:
+        for cell, one in measure(file, cells, rounds, options.threads, chosen.llama_server):
+            ratio, name = one.ratio(LLAMACPP), f"{file.stem}, {cell.workload.name}, {cell.count}"
+            ours = one.throughput(SPECSERVE) * per_token(cell)
+            theirs = one.throughput(LLAMACPP) * per_token(cell)
+            rows.append((name, f"{ours:.1f}", spread(one.samples[SPECSERVE]), f"{theirs:.1f}", f"{ratio:.2f}x"))
+            checks.append(Check(f"{name}, specserve / llama.cpp", ratio, cell.target, False, "x"))
+            raw |= {f"{name}, {engine}": samples for engine, samples in one.samples.items()}
+        verify = verify_cost(file, options, rounds)
+        rows.append((f"{file.stem}, step of {VERIFIED} rows / of one", f"{verify:.2f}x", "-", "-", "-"))
+        checks.append(Check(f"{file.stem}, a step that verifies {VERIFIED} rows", verify, VERIFY_TARGET, True, "x"))
+    return Result(
+        title=f"GGUF files, {options.threads} threads; tokens/s, of prompts those read",
+        columns=("file, work, requests", SPECSERVE, "min..max", LLAMACPP, "ratio"),
+        rows=rows,
+        checks=checks,
+        notes=[
+            f"decode: {PROMPT_LEN} prompt and {NUM_TOKENS} output tokens; a prompt is timed with its first token.",
+            "edits: specserve drafts by n-grams, llama.cpp by `--spec-type ngram-simple`.",
+        ],
+        raw=raw,
+    )
+
+
+def per_token(cell: Cell) -> float:
+    """From output tokens to those that the cell is about."""
+    return cell.prompt_len if cell.workload is PROMPT else 1.0
+
+
+def measure(
+    file: Path, cells: list[Cell], rounds: int, threads: int, server: Path | None
+) -> Iterator[tuple[Cell, Measured]]:
+    tokenizer = HfTokenizer.from_dir(locate_model(str(file)))
+    for mode in dict.fromkeys(cell.mode for cell in cells):
+        with ExitStack() as stack:
+            engines = make_engines(file, mode, threads, server)
+            for engine in engines.values():
+                stack.callback(engine.close)
+            for cell in cells:
+                if cell.mode == mode:
+                    yield cell, measure_row(row_of(cell, rounds + 1, tokenizer), engines, rounds)
+
+
+def make_engines(file: Path, mode: str, threads: int, server: Path | None) -> dict[str, Engine]:
+    setup: EngineSetup = {
+        "model": str(file.resolve()), "lookup": mode == "lookup", "threads": threads, "max_len": MAX_LEN,
+        "max_seqs": 32 if mode == "plain" else 1, "weights": "auto", "activations": "auto",
+    }  # fmt: skip
+    ours = program(SPECSERVE, mode, sys.executable, specserve_environment())
+    own = {} if server is None else {"LLAMA_SERVER": str(server.resolve())}
+    python = sys.executable if server else str(PEERS / LLAMACPP / "bin" / "python")
+    theirs = program(LLAMACPP, mode, python, {**clean_environment(), **own})
+    return {SPECSERVE: EngineProcess(ours, setup), LLAMACPP: EngineProcess(theirs, setup)}
+
+
+def row_of(cell: Cell, num_jobs: int, tokenizer: HfTokenizer) -> Row:
+    """With other prompts in every job."""
+    windows = prompts(tokenizer, cell.count * num_jobs, cell.prompt_len)
+    jobs = []
+    for number in range(num_jobs):
+        job = job_of(cell.workload, windows[number * cell.count : (number + 1) * cell.count], tokenizer)
+        jobs.append({**job, "num_tokens": cell.num_tokens})
+    return Row(cell.workload, cell.count, jobs)  # type: ignore[arg-type]
+
+
+def verify_cost(file: Path, options: Options, rounds: int) -> float:
+    """Seconds of a step that verifies VERIFIED rows of one request, by those of a step of one row."""
+    runner = demo_engine(options, model=str(file), kv_memory="256M", dtype=DTYPE).engine.runner
+    steps = {
+        str(rows): partial(seconds_of, partial(runner.forward, batch_of(1, CONTEXT, rows))) for rows in (1, VERIFIED)
+    }
+    seconds = medians(alternate(steps, 10 * rounds))
+    return seconds[str(VERIFIED)] / seconds["1"]
