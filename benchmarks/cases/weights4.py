@@ -43,7 +43,7 @@ class Cell(NamedTuple):
     """What is asked, and the least ratio to llama.cpp's throughput."""
 
     workload: Workload
-    count: int
+    requests: int
     prompt_len: int
     num_tokens: int
     target: float
@@ -80,7 +80,7 @@ def run(options: Options) -> Result:
     raw: dict[str, list[float]] = {}
     for file in chosen.files:
         for cell, one in measure(file, cells, rounds, options.threads, chosen.llama_server):
-            ratio, name = one.ratio(LLAMACPP), f"{file.stem}, {cell.workload.name}, {cell.count}"
+            ratio, name = one.ratio(LLAMACPP), f"{file.stem}, {cell.workload.name}, {cell.requests}"
             ours = one.throughput(SPECSERVE) * per_token(cell)
             theirs = one.throughput(LLAMACPP) * per_token(cell)
             rows.append((name, f"{ours:.1f}", spread(one.samples[SPECSERVE]), f"{theirs:.1f}", f"{ratio:.2f}x"))
@@ -135,12 +135,12 @@ def make_engines(file: Path, mode: str, threads: int, server: Path | None) -> di
 
 def row_of(cell: Cell, num_jobs: int, tokenizer: HfTokenizer) -> Row:
     """With other prompts in every job."""
-    windows = prompts(tokenizer, cell.count * num_jobs, cell.prompt_len)
+    windows = prompts(tokenizer, cell.requests * num_jobs, cell.prompt_len)
     jobs = []
     for number in range(num_jobs):
-        job = job_of(cell.workload, windows[number * cell.count : (number + 1) * cell.count], tokenizer)
+        job = job_of(cell.workload, windows[number * cell.requests : (number + 1) * cell.requests], tokenizer)
         jobs.append({**job, "num_tokens": cell.num_tokens})
-    return Row(cell.workload, cell.count, jobs)  # type: ignore[arg-type]
+    return Row(cell.workload, cell.requests, jobs)  # type: ignore[arg-type]
 
 
 def verify_cost(file: Path, options: Options, rounds: int) -> float:

@@ -53,15 +53,20 @@ void pack_block(const Codes& codes, int bits, uint8_t* to) {
         std::memcpy(to, codes.data(), codes.size());
         return;
     }
-    std::memset(to, 0, static_cast<size_t>(kBlockInputs * kLanes * bits / 8));
-    for (int quad = 0; quad < kQuads; ++quad)
-        for (int i = 0; i < kQuadBytes; ++i) {
-            int code = codes[static_cast<size_t>(quad * kQuadBytes + i)], upper = code >> 4;
-            auto put = [&](int byte, int value) { to[byte + i] = static_cast<uint8_t>(to[byte + i] | value); };
-            put(quad / 2 * kQuadBytes, (code & 15) << (quad % 2 ? 4 : 0));
-            if (bits == 5) put(kNibbleBytes, upper << quad);
-            if (bits == 6) put(kNibbleBytes + quad / 4 * kQuadBytes, upper << 2 * (quad % 4));
-        }
+    auto quad_at = [&](int quad) { return codes.data() + quad * kQuadBytes; };
+    for (int quad = 0; quad < kQuads; quad += 2, to += kQuadBytes) {
+        const uint8_t *even = quad_at(quad), *odd = quad_at(quad + 1);
+        for (int i = 0; i < kQuadBytes; ++i) to[i] = static_cast<uint8_t>((even[i] & 15) | odd[i] << 4);
+    }
+    if (bits == 4) return;
+    int upper_bits = bits - 4, quads_of_byte = kQuads / upper_bits;
+    std::memset(to, 0, static_cast<size_t>(upper_bits * kQuadBytes));
+    for (int quad = 0; quad < kQuads; ++quad) {
+        const uint8_t* from = quad_at(quad);
+        uint8_t* upper = to + quad / quads_of_byte * kQuadBytes;
+        int shift = quad % quads_of_byte * upper_bits;
+        for (int i = 0; i < kQuadBytes; ++i) upper[i] = static_cast<uint8_t>(upper[i] | from[i] >> 4 << shift);
+    }
 }
 
 int unpack_code(const uint8_t* block, int bits, int input, int lane) {
@@ -73,13 +78,10 @@ int unpack_code(const uint8_t* block, int bits, int input, int lane) {
     return code;
 }
 
-// From an integer to its code.
-std::array<uint8_t, 256> coder_of(const CodedRows& rows) {
+// From an integer to its code, by the integer + 128.
+std::array<uint8_t, 256> codes_by_level(const std::vector<int8_t>& levels) {
     std::array<uint8_t, 256> codes{};
-    for (int integer = -128; integer < 128; ++integer)
-        codes[static_cast<size_t>(integer + 128)] = static_cast<uint8_t>(integer - rows.lowest);
-    for (size_t i = 0; i < rows.levels.size(); ++i)
-        codes[static_cast<size_t>(rows.levels[i] + 128)] = static_cast<uint8_t>(i);
+    for (size_t i = 0; i < levels.size(); ++i) codes[static_cast<size_t>(levels[i] + 128)] = static_cast<uint8_t>(i);
     return codes;
 }
 
@@ -166,7 +168,7 @@ void CodedMatrix::add(ThreadPool& pool, const CodedRows& rows) {
     for (size_t& size : sizes) number_bytes += size = (size + 63) / 64 * 64;
     HugePageBuffer codes(static_cast<size_t>(num_panels) * code_bytes);
     HugePageBuffer numbers(static_cast<size_t>(num_panels) * number_bytes);
-    std::array<uint8_t, 256> coder = coder_of(rows);
+    std::array<uint8_t, 256> codes_of_levels = codes_by_level(rows.levels);
     size_t first_panel = panels_.size();
     panels_.resize(first_panel + static_cast<size_t>(num_panels));
 
@@ -178,9 +180,13 @@ void CodedMatrix::add(ThreadPool& pool, const CodedRows& rows) {
             int begin = b * kBlockInputs, count = std::min(kBlockInputs, in_features_ - begin);
             for (int lane = 0; lane < outputs; ++lane) {
                 const int8_t* from = rows.integers + ptrdiff_t{first + lane} * in_features_ + begin;
-                for (int i = 0; i < count; ++i)
-                    block[static_cast<size_t>(i / 4 * kQuadBytes + lane * 4 + i % 4)] =
-                        coder[static_cast<size_t>(from[i] + 128)];
+                uint8_t own[kBlockInputs] = {};
+                if (rows.levels.empty())
+                    for (int i = 0; i < count; ++i) own[i] = static_cast<uint8_t>(from[i] - rows.lowest);
+                else
+                    for (int i = 0; i < count; ++i) own[i] = codes_of_levels[static_cast<size_t>(from[i] + 128)];
+                for (int quad = 0; quad < kQuads; ++quad)
+                    std::memcpy(block.data() + quad * kQuadBytes + lane * 4, own + quad * 4, 4);
             }
             pack_block(block, rows.bits, to + b * form->block_bytes());
         }
