@@ -116,3 +116,14 @@ def test_random_weights_are_never_made(tmp_path, monkeypatch):
     monkeypatch.setattr(PreTrainedModel, "from_pretrained", None)
     make_engine(path, **options_of())
     assert set(made) <= {"meta"}
+
+
+@pytest.mark.parametrize(("name", "routers"), [
+    ("AfmoeForCausalLM", ["model.layers.1.mlp.router.gate"]),
+    ("Qwen2MoeForCausalLM", []),  # a parameter, which its module multiplies itself
+], ids=["a linear map", "a parameter"])  # fmt: skip
+def test_weights_of_8_bits_leave_routers_of_experts_in_the_models_dtype(tmp_path, name, routers):
+    path = write_model(tmp_path, name)
+    model = make_engine(path, **options_of("cpu", cpu={"weights": "int8"})).engine.parts.runner.model
+    products = [*model.projections.values(), *model.private]
+    assert [each.name for each in products if each.packed.form is None] == routers

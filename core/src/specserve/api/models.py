@@ -11,7 +11,7 @@ from specserve.models.library import LoadRequest, ModelLibrary
 from specserve.models.lowrank_delta import LowRankDelta
 from specserve.models.mlp import DenseMlp, MixtureOfExperts, Mlp, dense_mlp
 from specserve.models.part import WHOLE_MODEL, ModelPart
-from specserve.models.projection import NO_BATCH, BatchRows, Projection
+from specserve.models.projection import NO_BATCH, BatchRows, Projection, Router
 from specserve.models.quantised import dense
 from specserve.models.rope import RotaryTable, rotary_table, supported_length
 from specserve.models.rope_config import RopeConfig
@@ -62,6 +62,7 @@ __all__ = [
     "RopeConfig",
     "RotaryTable",
     "Rotation",
+    "Router",
     "ServedModel",
     "StackedWeight",
     "StoredAs",

@@ -24,7 +24,7 @@ from specserve.models.mlp import DenseMlp, MixtureOfExperts, activation_of
 from specserve.models.open_weights import BUILT_IN as FORMATS
 from specserve.models.open_weights import open_weights
 from specserve.models.part import WHOLE_MODEL, ModelPart
-from specserve.models.projection import Projection
+from specserve.models.projection import Projection, Router
 from specserve.models.quantised import DeferredWeight, dense, stacked
 from specserve.models.read_config import read_config
 from specserve.models.rope import rotary_table
@@ -234,7 +234,7 @@ class _WeightReader:
         experts = self.config.experts
         if experts is None or not experts.layers[index]:
             return self.dense_mlp(index)
-        router = self.projection(index, "router", "mlp", ("gate",))
+        router = self.projection(index, "router", "mlp", ("gate",), Router)
         made = tuple(self.dense_mlp(index, f"experts.{expert}") for expert in range(experts.count))
         return MixtureOfExperts(experts, router, made, self.kernels)
 
@@ -256,7 +256,9 @@ class _WeightReader:
         """One tensor as the file has it, in float32."""
         return dense(self.checkpoint.take(name, self.parts[name])).to(self.device, torch.float32)
 
-    def projection(self, index: int, name: str, block: str, parts: tuple[str, ...]) -> Projection:
+    def projection(
+        self, index: int, name: str, block: str, parts: tuple[str, ...], kind: type[Projection] = Projection
+    ) -> Projection:
         paths = [f"model.layers.{index}.{block}.{part}" for part in parts]
         weight = self.linear_weight(paths)
         biased = f"{paths[0]}.bias" in self.shapes
@@ -267,7 +269,7 @@ class _WeightReader:
         stored = {path.rpartition(".")[2]: part for path, part in named.items() if part is not None}
         whole = WholeMap(inputs, rows_of(paths, self.whole_shapes), self.part.combine(full), stored)
         own = rows_of(paths, self.shapes)
-        self.projections[full] = Projection(full, weight, bias, self.kernels.linear, own, whole)
+        self.projections[full] = kind(full, weight, bias, self.kernels.linear, own, whole)
         return self.projections[full]
 
     def linear_weight(self, paths: Sequence[str]) -> Tensor | DeferredWeight:

@@ -94,7 +94,9 @@ class Projection:
         """After the last `set_kernel`: the core's own kernel packs the weight, and `weight` becomes empty. A kernel
         that packs nothing reads quantised weights in the model's dtype."""
         weight = self.stored()
-        packed = packed_by(kernels, weight, self.bias) if self.kernel_owner == DEFAULT_OWNER else None
+        packed = None
+        if self.kernel_owner == DEFAULT_OWNER:
+            packed = packed_as_kept(kernels, weight, self.bias) or self.prepared_by(kernels, dense(weight))
         self.packed = packed
         if packed is None:
             self._weight = dense(weight)
@@ -113,6 +115,10 @@ class Projection:
             return self.packed.rows(outputs)
         return self.weight.index_select(0, outputs)
 
+    def prepared_by(self, kernels: KernelSet, weight: Tensor) -> Callable[[Tensor], Tensor] | None:
+        """weight: in the model's dtype."""
+        return kernels.prepare_linear(weight, self.bias)
+
     def __call__(self, x: Tensor, at: BatchRows = NO_BATCH) -> Tensor:
         """x: [T, in] -> [T, out], a fresh tensor; the whole output where `whole.combine` makes it."""
         out = self._kernel(x, self.weight, self.bias)
@@ -127,12 +133,18 @@ class Projection:
             delta(x, out, at.rows, at.lora)
 
 
-def packed_by(kernels: KernelSet, weight: Weight, bias: Tensor | None) -> Callable[[Tensor], Tensor] | None:
-    """The map with its weight as it is kept, or else in the model's dtype; None where the kernels pack nothing."""
-    packed = None
+class Router(Projection):
+    """[experts, in]: its outputs choose experts, so no kernel set rounds its weight."""
+
+    def prepared_by(self, kernels: KernelSet, weight: Tensor) -> Callable[[Tensor], Tensor] | None:
+        return kernels.prepare_router(weight, self.bias)
+
+
+def packed_as_kept(kernels: KernelSet, weight: Weight, bias: Tensor | None) -> Callable[[Tensor], Tensor] | None:
+    """The map of a quantised weight; None where it is none, or the kernels cannot keep it so."""
     if isinstance(weight, QuantisedWeight) and is_plain(weight):
-        packed = kernels.prepare_quantised(weight, bias)
-    elif isinstance(weight, QuantisedWeight | StackedWeight):
+        return kernels.prepare_quantised(weight, bias)
+    if isinstance(weight, QuantisedWeight | StackedWeight):
         parts = weight.parts if isinstance(weight, StackedWeight) else (weight,)
-        packed = kernels.prepare_stacked(StackedWeight(parts), bias)
-    return kernels.prepare_linear(dense(weight), bias) if packed is None else packed
+        return kernels.prepare_stacked(StackedWeight(parts), bias)
+    return None

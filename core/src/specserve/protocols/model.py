@@ -93,6 +93,11 @@ class KernelSet(ABC):
         """The same map as `linear`, bit for bit, with its weight packed once; None where packing gains nothing."""
         return None
 
+    def prepare_router(self, weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor] | None:
+        """The map of a router, [experts, in]: `prepare_linear`, unless that rounds weights to fewer bits than the
+        model's dtype has. A router's keep it: other logits choose other experts."""
+        return self.prepare_linear(weight, bias)
+
     def prepare_quantised(self, weight: QuantisedWeight, bias: Tensor | None) -> Callable[[Tensor], Tensor] | None:
         """The map of a checkpoint's weight of 8 bits or fewer without offsets, whose scales are a tensor, packed as it
         is. None: it is turned into the model's dtype."""

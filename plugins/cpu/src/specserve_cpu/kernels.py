@@ -73,6 +73,10 @@ class CpuKernels(KernelSet):
     def coded(self, weight: QuantisedWeight, bias: Tensor | None) -> CodedLinear:
         return CodedLinear(self.machine, (weight,), bias, inputs_of(weight, self.activations))
 
+    def prepare_router(self, weight: Tensor, bias: Tensor | None) -> PackedLinear:
+        """In the model's dtype, whatever the option `weights` says."""
+        return PackedLinear(self.machine, weight, bias)
+
     def prepare_quantised(self, weight: QuantisedWeight, bias: Tensor | None) -> PackedLinear | None:
         """Whatever the option `weights` says."""
         if has_few_bits(weight) and is_codable(weight):

@@ -13,10 +13,10 @@ import torch
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
-from specserve.api.models import Projection, QuantisedWeight, dense
+from specserve.api.models import Projection, QuantisedWeight, Router, dense
 from specserve_transformers.activations import GatedMlp, SafeActivation, gate_of, is_activation
 from specserve_transformers.direct_calls import DirectCalls
-from specserve_transformers.experts import RowExperts
+from specserve_transformers.experts import RowExperts, expert_maps
 from specserve_transformers.interface import EXPERTS
 from specserve_transformers.linears import Leaf, PartOfProduct, Product, SharedProduct
 from specserve_transformers.norms import RowNorm, recognise
@@ -95,8 +95,20 @@ class Installer:
         return {
             paths[0]: paths
             for paths in by_input.values()
-            if len(paths) > 1 and len(set(paths)) == len(paths) and not any(map(self.is_quantised, paths))
+            if len(paths) > 1 and len(set(paths)) == len(paths) and not any(map(self.is_alone, paths))
         }
+
+    def is_alone(self, path: str) -> bool:
+        return self.is_quantised(path) or self.is_router(path)
+
+    def is_router(self, path: str) -> bool:
+        """Is it in the module that holds a mixture's experts, with an output for each?"""
+        outputs = len(self.model.get_parameter(f"{path}.weight"))
+        return any(
+            path.startswith(f"{experts.rpartition('.')[0]}.")
+            and len(expert_maps(self.model.get_submodule(experts), "down_proj")) == outputs
+            for experts in self.found.experts
+        )
 
     def is_quantised(self, path: str) -> bool:
         name = f"{path}.weight"
@@ -114,7 +126,8 @@ class Installer:
             begin += each.shape[0]
         adaptable = not is_head and all(map(self.has_rows_of_step, paths))
         name = HEAD if is_head else paths[0] if len(paths) == 1 else f"{paths[0].rpartition('.')[0]}.{joined(paths)}"
-        made = Projection(name, weight, bias, self.kernels.linear, {HEAD: slices[paths[0]]} if is_head else slices)
+        kind = Router if self.is_router(paths[0]) else Projection
+        made = kind(name, weight, bias, self.kernels.linear, {HEAD: slices[paths[0]]} if is_head else slices)
         if adaptable or is_head:
             self.projections[name] = made
         else:
