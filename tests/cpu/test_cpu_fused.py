@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from native_cases import SETS, each_set
 
+from specserve.models.mlp import MixtureOfExperts
 from specserve.models.tiled import TiledPass
 from specserve_cpu.fused import FusedPass
 from specserve_workbench.testing.drafters import NoisyDrafter
@@ -100,3 +102,14 @@ def test_an_intermediate_size_that_is_no_multiple_of_16_is_served_in_pieces(tmp_
     engine = make_engine(path, **options(SETS[0]))
     assert isinstance(passes(engine), TiledPass)
     assert run_requests(engine.engine, varied_requests(3)).tokens()
+
+
+def test_experts_whose_sum_is_a_part_of_several_processes_are_called_in_pieces(tmp_path: Path) -> None:
+    engine = make_engine(write_checkpoint(tmp_path, architecture="qwen3_moe"), **options(SETS[0]))
+    pass_ = passes(engine)
+    assert isinstance(pass_, FusedPass)
+    model, attention = pass_.model, engine.engine.parts.runner.attention  # type: ignore[attr-defined]
+    first, last = model.layers
+    assert isinstance(last.mlp, MixtureOfExperts)
+    model.layers = (first, replace(last, mlp=replace(last.mlp, combine=lambda total: total)))
+    assert model.kernels.fuse(model, attention) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -20,7 +21,7 @@ from specserve.kernels.torch_kernels import TorchKernels
 from specserve.models import mlp
 from specserve.models.experts_config import ExpertsConfig
 from specserve.models.loader import load_model
-from specserve.models.mlp import combined, of_rows, rows_by_expert
+from specserve.models.mlp import of_rows, rows_by_expert, weighted_sum
 from specserve.models.projection import BatchRows
 from specserve.models.read_config import read_config
 from specserve.models.routing import choose_experts
@@ -121,10 +122,25 @@ def test_what_experts_give_is_added_in_order_in_float32_and_rounded_once():
         for row in range(8)
         for i in range(50)
     ]
-    torch.testing.assert_close(combined(outs, weights).flatten(), torch.tensor(expected).bfloat16(), atol=0, rtol=2**-8)
+    got = weighted_sum(outs, weights).flatten()
+    torch.testing.assert_close(got, torch.tensor(expected).bfloat16(), atol=0, rtol=2**-8)
     first, second = torch.tensor([[[1e8]], [[1.0]], [[-1e8]]]), torch.tensor([[1.0, 1.0, 1.0]])
-    assert combined(first, second).item() == 0.0, "in order, 1 is lost in 1e8"
-    assert combined(first[[0, 2, 1]], second).item() == 1.0
+    assert weighted_sum(first, second).item() == 0.0, "in order, 1 is lost in 1e8"
+    assert weighted_sum(first[[0, 2, 1]], second).item() == 1.0
+
+
+def test_what_experts_add_up_to_is_combined_once(tmp_path):
+    """Where several processes have a part of every expert."""
+    model = load_model(write_checkpoint(tmp_path, architecture="gpt_oss"), kernels=TorchKernels())
+    x, at, seen = torch.randn(32, 128), BatchRows(slice(0, 32), None), []
+    whole = model.layers[0].mlp
+
+    def doubled(total):
+        seen.append(total.clone())
+        return 2 * total
+
+    assert torch.equal(replace(whole, combine=doubled)(x, at), 2 * whole(x, at))
+    assert [total.tolist() for total in seen] == [whole(x, at).tolist()]
 
 
 def test_rows_are_found_by_expert():

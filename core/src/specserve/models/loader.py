@@ -236,7 +236,7 @@ class _WeightReader:
             return self.dense_mlp(index)
         router = self.projection(index, "router", "mlp", ("gate",), Router)
         made = tuple(self.dense_mlp(index, f"experts.{expert}") for expert in range(experts.count))
-        return MixtureOfExperts(experts, router, made, self.kernels)
+        return MixtureOfExperts(experts, router, made, self.kernels, self.part.combine(f"layers.{index}.experts"))
 
     def dense_mlp(self, index: int, expert: str = "") -> DenseMlp:
         """Of the layer, or of one of its experts."""

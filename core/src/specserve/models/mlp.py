@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from specserve.models.config import ModelConfig
     from specserve.models.experts_config import ExpertsConfig
     from specserve.models.projection import Projection
-    from specserve.protocols import KernelSet
+    from specserve.protocols import Combine, KernelSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,8 @@ class MixtureOfExperts:
     """[E, H]."""
     experts: tuple[DenseMlp, ...]
     kernels: KernelSet
+    combine: Combine | None = None
+    """From what this process's parts of the experts add up to, [T, H], to the sum of all parts."""
 
     def __call__(self, x: Tensor, at: BatchRows) -> Tensor:
         """x: [T, H] -> [T, H], a fresh tensor. With kernels that take tiles an expert's rows are a tile of their own,
@@ -68,7 +70,8 @@ class MixtureOfExperts:
             padded[: len(rows)] = x.index_select(0, index)
             out = self.experts[expert](padded, of_rows(at, rows))
             outs[torch.tensor(list(slots.values()), device=x.device), index] = out[: len(rows)]
-        return combined(outs, weights)
+        total = weighted_sum(outs, weights)
+        return total if self.combine is None else self.combine(total)
 
 
 Mlp: TypeAlias = DenseMlp | MixtureOfExperts
@@ -96,7 +99,7 @@ def rows_by_expert(chosen: Sequence[Sequence[int]]) -> dict[int, dict[int, int]]
     return given
 
 
-def combined(outs: Tensor, weights: Tensor) -> Tensor:
+def weighted_sum(outs: Tensor, weights: Tensor) -> Tensor:
     """outs: [k, T, H], weights: [T, k] float32 -> [T, H] in the dtype of outs: added in float32 in order, rounded once.
     Products and sums are rounded each, so that every kernel set can have these bits."""
     total = outs[0].float() * weights[:, 0, None]

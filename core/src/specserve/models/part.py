@@ -43,7 +43,8 @@ class ModelPart:
         return TensorPart()
 
     def combine(self, projection: str) -> Combine | None:
-        """What is called with every output of this projection, its deltas included."""
+        """What is called with every output of this projection, its deltas included; for `layers.N.experts`, with the
+        weighted sum of that layer's experts."""
         return None
 
     def agree_on_attention(self, needs: AttentionNeeds) -> AttentionNeeds:

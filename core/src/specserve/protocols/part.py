@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Combine: TypeAlias = "Callable[[Tensor], Tensor]"
-"""From a projection's output in this process, [T, out], to that of all parts together."""
+"""From what a projection, or a layer's experts, give in this process, [T, out], to that of all parts together."""
 
 
 class TensorPart(NamedTuple):

@@ -138,10 +138,12 @@ def fuse(machine: _native.Machine, model: DecoderModel, attention: AttentionBack
 
 
 def has_whole_panels(layer: DecoderLayer) -> bool:
-    """Are the MLP's inner sizes such that gates and ups lie in panels of their own, and are all experts' weights kept
-    in one form?"""
+    """Are the MLP's inner sizes such that gates and ups lie in panels of their own? Of experts: are all weights kept in
+    one form, and is nothing done with the sum?"""
     if isinstance(layer.mlp, DenseMlp):
         return layer.mlp.down_proj.in_features % LANES == 0
+    if layer.mlp.combine is not None:
+        return False
     experts = layer.mlp.experts
     forms = [{form_of(mlp.gate_up_proj) for mlp in experts}, {form_of(mlp.down_proj) for mlp in experts}]
     return experts[0].down_proj.in_features % LANES == 0 and all(len(each) == 1 for each in forms)
