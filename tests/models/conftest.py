@@ -1,9 +1,15 @@
-"""Shared by the model tests: one torch thread, and the reference implementation without its progress bars."""
+"""Shared by the model tests: one torch thread, the reference implementation without its progress bars, and the
+adapters of tests/lora."""
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 import torch
+
+sys.path.append(str(Path(__file__).parent.parent / "lora"))
 
 
 @pytest.fixture(autouse=True, scope="session")

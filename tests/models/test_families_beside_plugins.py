@@ -1,62 +1,67 @@
-"""Families with capped scores, scaled queries and windows by layer: drafts of every plugin change nothing."""
+"""Families with capped scores, scaled queries, windows by layer or experts: drafts of every plugin change nothing.
+
+`make test` runs each family beside each plugin once, with numbers of requests, dtypes and kernels that take turns;
+`make test-all` runs all of them.
+"""
 
 from __future__ import annotations
 
-import pytest
+from functools import cache
+from itertools import product
 
-from specserve_workbench.testing.engines import make_engine, run_requests
-from specserve_workbench.testing.requests import STRUCTURED, structured_requests, toy_request, varied_requests
+import pytest
+from beside_plugins import BESIDE, Case, for_engine, requests_for
+
+from specserve_workbench.testing.engines import run_requests
 from specserve_workbench.testing.toy import write_checkpoint
 
-FAMILIES = ("gemma2", "ministral", "ministral3")
-HYBRID = {"prefill": "sdpa", "decode": "cpu_paged", "verify": "cpu_paged"}
-BESIDE = {
-    "ngram": {},
-    "eagle": {"eagle": {"topk": 3, "steps": 3}},
-    "ngram eagle adaptive": {"adaptive": {"cost_cache": "none"}},
-    "ngram hybrid_attn": {"hybrid_attn": HYBRID},
-    "ngram graphs": {},
-    "ngram grammar": {},
-    "eagle cpu-int8": {"cpu": {"weights": "int8", "kv": "int8"}},
-}
+DENSE = ("gemma2", "ministral", "ministral3")
+EXPERTS = ("qwen3_moe", "mixtral", "olmoe", "granitemoe", "gpt_oss")
+FAMILIES = (*DENSE, *EXPERTS)
+LIMITS = ("1", "8 in chunks", "32 preempted")
+DTYPES = ("float32", "bfloat16")
 
 
-@pytest.fixture(scope="module", params=FAMILIES)
-def model(request, tmp_path_factory):
-    return write_checkpoint(tmp_path_factory.mktemp("model") / request.param, architecture=request.param)
+def cover():
+    """Each family beside each plugin; beside each plugin one family has torch's kernels."""
+    for (f, family), (b, beside) in product(enumerate(FAMILIES), enumerate(BESIDE)):
+        kernels = "torch" if f == b % len(FAMILIES) and "int8" not in beside else "cpu"
+        turn = b if kernels == "torch" else f + b
+        yield family, beside, kernels, DTYPES[turn % 2], LIMITS[turn % 3]
 
 
-def options_of(beside, model, *, drafts):
-    """Without drafts: the same plugins but for those that draft or plan."""
-    names = [name for name in beside.split() if name not in ("graphs", "cpu-int8")]
-    tables = {name: dict(table) for name, table in BESIDE[beside].items()}
-    if "eagle" in names:
-        tables["eagle"] = {"model": str(model), **tables.get("eagle", {})}
-    options = {"default_plugins": True, "graphs": "full" if "graphs" in beside else "none"}
-    if drafts:
-        return options | {"plugins": tuple(names), "plugin_options": tables}
-    kept = [name for name in names if name in ("hybrid_attn", "grammar")]
-    tables = {name: table for name, table in tables.items() if name in (*kept, "cpu")}
-    if "hybrid_attn" in kept:  # decodes with what verifies
-        tables["hybrid_attn"]["verify"] = "decode"
-    return options | {"plugins": tuple(kept), "plugin_options": tables}
+@pytest.fixture(scope="module")
+def model_of(tmp_path_factory):
+    return cache(lambda family: write_checkpoint(tmp_path_factory.mktemp("model") / family, architecture=family))
 
 
-def requests_for(beside):
-    repetitive = [toy_request(f"r{i}", (5, 6, 6), max_tokens=40, logit_bias={6: 20.0 + i}, seed=i) for i in range(3)]
-    return [*varied_requests(10), *repetitive, *(structured_requests(STRUCTURED) if "grammar" in beside else ())]
+def check(case, names):
+    requests = requests_for(case.beside)
+    plain = case.plain_engine()
+    expected = run_requests(plain, for_engine(plain, requests, case.beside)).decided()
+    assert len({tuple(each[0]) for each in expected.values()}) > 20
+    for name in names:
+        engine = case.engine(**case.limits()[name])
+        drafted = run_requests(engine, for_engine(engine, requests, case.beside))
+        assert drafted.decided() == expected, name
+        assert not drafted.metrics.drafter_faults
+        assert drafted.metrics.num_accepted_tokens > (4 if "adaptive" in case.beside else 50)
+        if name == "32 preempted" and "int8" not in case.beside:  # whose cache has twice the room
+            assert drafted.metrics.num_preemptions > 0
+        if "graphs" in case.beside:
+            assert drafted.metrics.graph_steps[case.graphs, ""] > 10
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("beside", BESIDE)
-def test_drafts_of_plugins_change_nothing(model, beside, dtype):
-    requests = requests_for(beside)
-    plain = make_engine(model, dtype=dtype, **options_of(beside, model, drafts=False), max_num_seqs=1).engine
-    room = "1200K" if "eagle" in beside else "700K"
-    drafting = make_engine(
-        model, dtype=dtype, **options_of(beside, model, drafts=True), max_num_batched_tokens=40, kv_memory=room
-    ).engine
-    expected, drafted = run_requests(plain, requests), run_requests(drafting, requests)
-    assert drafted.decided() == expected.decided()
-    assert not drafting.metrics.drafter_faults
-    assert drafting.metrics.num_accepted_tokens > 4
+@pytest.mark.parametrize(("family", "beside", "kernels", "dtype", "limits"), list(cover()))
+def test_drafts_of_plugins_change_nothing(model_of, family, beside, kernels, dtype, limits):
+    check(Case(model_of(family), beside, kernels, dtype), [limits])
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kernels", ["cpu", "torch"])
+@pytest.mark.parametrize(("family", "beside"), list(product(FAMILIES, BESIDE)))
+def test_nothing_changes_in_batches_of_any_size(model_of, family, beside, kernels, dtype):
+    if kernels == "torch" and "int8" in beside:
+        pytest.skip("weights of 8 bits are the native kernels'")
+    check(Case(model_of(family), beside, kernels, dtype), LIMITS)

@@ -1,0 +1,121 @@
+"""What runs beside a family of models: engines with and without drafts, the requests, and the limits that change nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from expert_adapters import write_per_expert, write_stacked
+from toy_adapters import lora_of, under, write_adapter
+
+from specserve.kv.cache import KVCache
+from specserve.models.read_config import read_config
+from specserve_workbench.testing.engines import make_engine, verify_everything
+from specserve_workbench.testing.requests import STRUCTURED, structured_requests, toy_request, varied_requests
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from specserve.engine.engine import Engine
+    from specserve.types import GenerateRequest
+
+BESIDE: dict[str, dict[str, dict[str, Any]]] = {
+    "ngram": {},
+    "eagle": {"eagle": {"topk": 3, "steps": 3}},
+    "ngram lora": {"lora": {"max_loaded": 4}},
+    "eagle lora": {"lora": {"max_loaded": 4}, "eagle": {"steps": 2}},
+    "ngram grammar": {},
+    "ngram hybrid_attn": {"hybrid_attn": {"prefill": "sdpa", "decode": "cpu_paged", "verify": "cpu_paged"}},
+    "ngram adaptive": {"adaptive": {"cost_cache": "none"}},
+    "ngram eagle adaptive": {"adaptive": {"cost_cache": "none"}},
+    "ngram graphs": {},
+    "eagle graphs": {"eagle": {"steps": 2}},
+    "eagle int8": {"cpu": {"weights": "int8", "kv": "int8"}},
+}
+"""Plugins and their options. The draft model of eagle is the model itself, with its experts where it has any."""
+DECIDE = ("cpu", "lora", "grammar", "hybrid_attn")
+"""Plugins that decide what is computed or allowed; the others draft, plan or replay."""
+BLOCKS = 40
+"""Of a cache in which 32 requests preempt each other: 640 tokens."""
+
+
+class Case(NamedTuple):
+    model: Path
+    beside: str
+    kernels: str
+    dtype: str
+
+    @property
+    def graphs(self) -> str:
+        """The most that the kernels' attention allows."""
+        return "full" if self.kernels == "cpu" else "piecewise"
+
+    def engine(self, **limits: Any) -> Engine:
+        """With drafts, all of which are verified unless adaptive decides."""
+        names = [name for name in self.beside.split() if name not in ("graphs", "int8")]
+        graphs = {"graphs": self.graphs, "graph_buckets": (4, 8, 40)} if "graphs" in self.beside else {}
+        engine = self._engine(self.tables(names), **graphs, **limits)
+        return engine if "adaptive" in names else verify_everything(engine)
+
+    def plain_engine(self) -> Engine:
+        """Without drafts."""
+        tables = self.tables([name for name in self.beside.split() if name in DECIDE])
+        if "hybrid_attn" in tables:
+            tables["hybrid_attn"]["verify"] = "decode"  # nothing is verified
+        return self._engine(tables)
+
+    def _engine(self, tables: dict[str, dict[str, Any]], **options: Any) -> Engine:
+        options |= {"plugins": tuple(tables), "plugin_options": tables, "dtype": self.dtype}
+        return make_engine(self.model, **options).engine
+
+    def tables(self, names: list[str]) -> dict[str, dict[str, Any]]:
+        """By plugin its options."""
+        with_kernels = ["cpu", *names] if self.kernels == "cpu" else names
+        tables = {name: dict(BESIDE[self.beside].get(name, {})) for name in with_kernels}
+        if "eagle" in tables:
+            tables["eagle"]["model"] = str(self.model)
+        if "lora" in tables:
+            tables["lora"]["adapters"] = {name: str(path) for name, path in adapters_of(self.model)}
+        if "hybrid_attn" in tables and self.kernels == "torch":  # which cpu_paged does not serve
+            tables["hybrid_attn"] = dict.fromkeys(("prefill", "decode", "verify"), "sdpa")
+        return tables
+
+    def limits(self) -> dict[str, dict[str, Any]]:
+        """By name: how many requests run at once, and in how little room."""
+        config = read_config(self.model)
+        sizes = config.num_layers, 16, config.num_kv_heads, config.head_dim
+        # a draft model has as many layers, in each of these blocks and in one more for each request's drafts
+        blocks = 2 * BLOCKS + 32 if "eagle" in self.beside else BLOCKS
+        room = blocks * KVCache.bytes_per_block(*sizes, getattr(torch, self.dtype))
+        return {
+            "1": {"max_num_seqs": 1},
+            "8 in chunks": {"max_num_seqs": 8, "max_num_batched_tokens": 40},
+            "32 preempted": {"max_num_seqs": 32, "kv_memory": str(room)},
+        }
+
+
+def requests_for(beside: str) -> list[GenerateRequest]:
+    """Greedy and sampled; some repeat themselves."""
+    repetitive = [toy_request(f"r{i}", (5, 6, 6), max_tokens=40, logit_bias={6: 20.0 + i}, seed=i) for i in range(3)]
+    return [*repetitive, *varied_requests(30), *(structured_requests(STRUCTURED) if "grammar" in beside else ())]
+
+
+def for_engine(engine: Engine, requests: list[GenerateRequest], beside: str) -> list[GenerateRequest]:
+    """Under the adapters of the engine in turn, and under none."""
+    if "lora" not in beside:
+        return requests
+    names = (None, "experts", "attention", "stacks")
+    return under(lora_of(engine), requests, [names[i % len(names)] for i in range(len(requests))])
+
+
+def adapters_of(model: Path) -> Iterator[tuple[str, Path]]:
+    """Of attention, and of all experts and routers in both of PEFT's forms; a model without experts has others."""
+    folder = model.parent / f"{model.name}-adapters"
+    yield "attention", write_adapter(folder / "attention", model, targets=("q_proj", "v_proj", "o_proj"), rank=3)
+    if read_config(model).experts is None:
+        yield "experts", write_adapter(folder / "experts", model, seed=1)
+        yield "stacks", write_adapter(folder / "stacks", model, seed=2, rank=9)
+    else:
+        yield "experts", write_per_expert(folder / "experts", model, seed=1)
+        yield "stacks", write_stacked(folder / "stacks", model, seed=2)
