@@ -1,4 +1,4 @@
-"""What runs beside a family of models: engines with and without drafts, the requests, and the limits that change nothing."""
+"""What runs beside a family of models: engines with and without drafts, their requests and limits."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ BESIDE: dict[str, dict[str, dict[str, Any]]] = {
     "ngram graphs": {},
     "eagle graphs": {"eagle": {"steps": 2}},
     "eagle int8": {"cpu": {"weights": "int8", "kv": "int8"}},
+    "ngram lora int8": {"lora": {"max_loaded": 4}, "cpu": {"weights": "int8", "activations": "int8"}},
 }
 """Plugins and their options. The draft model of eagle is the model itself, with its experts where it has any."""
 DECIDE = ("cpu", "lora", "grammar", "hybrid_attn")
@@ -95,10 +96,10 @@ class Case(NamedTuple):
         }
 
 
-def requests_for(beside: str) -> list[GenerateRequest]:
-    """Greedy and sampled; some repeat themselves."""
+def requests_for(beside: str, count: int) -> list[GenerateRequest]:
+    """So many, greedy and sampled, and some that repeat themselves or are structured."""
     repetitive = [toy_request(f"r{i}", (5, 6, 6), max_tokens=40, logit_bias={6: 20.0 + i}, seed=i) for i in range(3)]
-    return [*repetitive, *varied_requests(30), *(structured_requests(STRUCTURED) if "grammar" in beside else ())]
+    return [*repetitive, *varied_requests(count), *(structured_requests(STRUCTURED) if "grammar" in beside else ())]
 
 
 def for_engine(engine: Engine, requests: list[GenerateRequest], beside: str) -> list[GenerateRequest]:

@@ -11,42 +11,51 @@ from itertools import product
 
 import pytest
 from beside_plugins import BESIDE, Case, for_engine, requests_for
+from expert_adapters import MODELS
 
 from specserve_workbench.testing.engines import run_requests
 from specserve_workbench.testing.toy import write_checkpoint
 
 DENSE = ("gemma2", "ministral", "ministral3")
-EXPERTS = ("qwen3_moe", "mixtral", "olmoe", "granitemoe", "gpt_oss")
+EXPERTS = MODELS | {"granitemoe": {"intermediate_size": 90}}
+"""By architecture, what differs from its toy. Granite's experts fill no panel of the native kernels, so that layers are
+called piece by piece; a layer of Qwen3-MoE's is plain."""
 FAMILIES = (*DENSE, *EXPERTS)
 LIMITS = ("1", "8 in chunks", "32 preempted")
 DTYPES = ("float32", "bfloat16")
 
 
 def cover():
-    """Each family beside each plugin; beside each plugin one family has torch's kernels."""
+    """Each family beside each plugin, one of them with torch's kernels, whose requests alone are slow."""
     for (f, family), (b, beside) in product(enumerate(FAMILIES), enumerate(BESIDE)):
-        kernels = "torch" if f == b % len(FAMILIES) and "int8" not in beside else "cpu"
-        turn = b if kernels == "torch" else f + b
-        yield family, beside, kernels, DTYPES[turn % 2], LIMITS[turn % 3]
+        if f == b % len(FAMILIES) and "int8" not in beside:
+            yield family, beside, "torch", DTYPES[b % 2], LIMITS[1 + b // 2 % 2]
+        else:
+            yield family, beside, "cpu", DTYPES[(f + b) % 2], LIMITS[(f + b) % 3]
 
 
 @pytest.fixture(scope="module")
 def model_of(tmp_path_factory):
-    return cache(lambda family: write_checkpoint(tmp_path_factory.mktemp("model") / family, architecture=family))
+    @cache
+    def write(family):
+        path = tmp_path_factory.mktemp("model") / family
+        return write_checkpoint(path, architecture=family, **EXPERTS.get(family, {}))
+
+    return write
 
 
 def check(case, names):
-    requests = requests_for(case.beside)
+    requests = requests_for(case.beside, 30 if "32 preempted" in names else 12)
     plain = case.plain_engine()
     expected = run_requests(plain, for_engine(plain, requests, case.beside)).decided()
-    assert len({tuple(each[0]) for each in expected.values()}) > 20
+    assert len({tuple(each[0]) for each in expected.values()}) > 8
     for name in names:
         engine = case.engine(**case.limits()[name])
         drafted = run_requests(engine, for_engine(engine, requests, case.beside))
         assert drafted.decided() == expected, name
         assert not drafted.metrics.drafter_faults
         assert drafted.metrics.num_accepted_tokens > (4 if "adaptive" in case.beside else 50)
-        if name == "32 preempted" and "int8" not in case.beside:  # whose cache has twice the room
+        if name == "32 preempted" and case.beside != "eagle int8":  # whose cache has twice the room
             assert drafted.metrics.num_preemptions > 0
         if "graphs" in case.beside:
             assert drafted.metrics.graph_steps[case.graphs, ""] > 10
