@@ -1,4 +1,4 @@
-"""Small random models of transformers' classes: thirty that are served, and some that are refused with the reason.
+"""Small random models of transformers' classes: those that are served, and some that are refused with the reason.
 
 Windows are shorter than the prompts of the tests, so that both sides of them are seen.
 """
@@ -30,6 +30,9 @@ SIZES: dict[str, Any] = {
 }
 WINDOW = 40
 SLIDING = {"sliding_window": WINDOW, "layer_types": ["sliding_attention", "full_attention"]}
+UNTIED = {"tie_word_embeddings": False}
+"""A tied head of random numbers repeats one token."""
+CAPS = {"attn_logit_softcapping": 3.0, "final_logit_softcapping": 8.0}
 EXPERTS = {"num_experts": 8, "num_local_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 48}
 DEEPSEEK = {
     "num_key_value_heads": 4,
@@ -61,15 +64,17 @@ SERVED: dict[str, dict[str, Any]] = {
     "GPT2LMHeadModel": {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 512},
     "GPTBigCodeForCausalLM": {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 512},
     "GPTNeoXForCausalLM": {},
-    "GemmaForCausalLM": {"head_dim": 16, "tie_word_embeddings": False},
+    "Gemma2ForCausalLM": {"head_dim": 16, "sliding_window": WINDOW, "query_pre_attn_scalar": 24, **CAPS, **UNTIED},
+    "GemmaForCausalLM": {"head_dim": 16, **UNTIED},
     "Glm4ForCausalLM": {"head_dim": 16},
     "Glm4MoeForCausalLM": {**DEEPSEEK, "num_key_value_heads": 2, "head_dim": 16, "use_qk_norm": True},
+    "GptOssForCausalLM": {**SLIDING, **EXPERTS, "head_dim": 16},
     "GraniteMoeForCausalLM": {**EXPERTS, "residual_multiplier": 0.5, "logits_scaling": 2.0},
     "Jais2ForCausalLM": {},
     "MixtralForCausalLM": EXPERTS,
     "ModernBertDecoderForCausalLM": {**SLIDING, "local_attention": 2 * WINDOW},
     "NemotronForCausalLM": {},
-    "OPTForCausalLM": {"ffn_dim": 96, "word_embed_proj_dim": 64, "tie_word_embeddings": False},
+    "OPTForCausalLM": {"ffn_dim": 96, "word_embed_proj_dim": 64, **UNTIED},
     "OlmoForCausalLM": {"clip_qkv": 2.0},
     "OlmoeForCausalLM": EXPERTS,
     "PhiForCausalLM": {"partial_rotary_factor": 0.5},
@@ -92,9 +97,7 @@ FIVE = (
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "BloomForCausalLM": ({}, "does not call the attention interface"),
     "DiffLlamaForCausalLM": ({}, "is computed 2 times in a pass"),
-    "Gemma2ForCausalLM": ({"head_dim": 16}, "caps its scores"),
     "Gemma4ForCausalLM": ({}, "reads keys and values of another layer"),
-    "GptOssForCausalLM": (EXPERTS, "has sinks"),
     "Llama4ForCausalLM": ({"head_dim": 16}, "has a mask"),
     "MambaForCausalLM": ({}, "does not call the attention interface"),
     "RecurrentGemmaForCausalLM": ({}, "calls no attention"),

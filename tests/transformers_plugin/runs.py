@@ -13,6 +13,7 @@ from specserve_workbench.testing.requests import toy_request
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from specserve.types import GenerateRequest
     from specserve_workbench.testing.engines import Run
 
 ALL = {"transformers": {"architectures": "all"}}
@@ -27,9 +28,12 @@ def options_of(kernels: str = "cpu", *plugins: str, **tables: Any) -> dict[str, 
 
 
 def greedy(path: Path, *, num_tokens: int = 64, kernels: str = "cpu", **options: Any) -> Run:
+    return run(path, prompts(num_tokens), **options_of(kernels), **options)
+
+
+def prompts(num_tokens: int) -> list[GenerateRequest]:
     params = {"max_tokens": num_tokens, "ignore_eos": True, "logprobs": 1}
-    requests = [toy_request(name, prompt, **params) for name, prompt in PROMPTS.items()]
-    return run(path, requests, **options_of(kernels), **options)
+    return [toy_request(name, prompt, **params) for name, prompt in PROMPTS.items()]
 
 
 def expected(path: Path, *, num_tokens: int = 64) -> dict[str, tuple[list[int], list[float]]]:

@@ -45,7 +45,7 @@ def test_drafts_chunks_and_neighbours_change_nothing(tmp_path, name, arithmetic)
 @pytest.mark.sweep
 @pytest.mark.parametrize("arithmetic", ["torch-float32", "torch-bfloat16", "cpu-float32", "cpu-bfloat16"])
 @pytest.mark.parametrize("name", SERVED)
-def test_drafts_change_nothing_in_thirty_architectures(tmp_path, name, arithmetic):
+def test_drafts_change_nothing_in_any_architecture(tmp_path, name, arithmetic):
     check(write_model(tmp_path, name), arithmetic, max_num_batched_tokens=24)
 
 

@@ -6,12 +6,12 @@ import json
 
 import pytest
 import torch
-from architectures import REFUSED, SIZES, change, write_model
+from architectures import REFUSED, SERVED, SIZES, change, write_model
 from runs import options_of
 from torch import nn
 
 from specserve.errors import ConfigError, ModelError
-from specserve_transformers import self_test
+from specserve_transformers import interface, self_test
 from specserve_workbench.testing.engines import make_engine
 from specserve_workbench.testing.toy import write_checkpoint
 from specserve_workbench.testing.toy_tokenizer import write_tokenizer
@@ -72,6 +72,19 @@ def test_a_context_that_the_model_does_not_support_is_refused(tmp_path, asked, m
     path = write_config(tmp_path, architectures=["GPTNeoXForCausalLM"], model_type="gpt_neox")
     with pytest.raises(ConfigError, match=message):
         make_engine(path, **options_of(), max_model_len=asked)
+
+
+def test_sinks_that_are_no_parameter_are_refused(tmp_path, monkeypatch):
+    attend = interface.attend
+
+    def doubled(*args, s_aux, **settings):
+        return attend(*args, s_aux=s_aux * 2, **settings)
+
+    monkeypatch.setattr(interface, "attend", doubled)
+    config = {"architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss", **SERVED["GptOssForCausalLM"]}
+    message = refusal(write_config(tmp_path, **config))
+    assert "layer 0 (model.layers.0.self_attn) has sinks (s_aux) of shape [4] that it computes" in message
+    assert "GptOssForCausalLM" in message
 
 
 # --- the promise ----------------------------------------------------------------------------------------

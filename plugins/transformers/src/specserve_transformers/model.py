@@ -36,6 +36,10 @@ class TransformersModel(ServedModel):
         self.num_layers = len(geometry.paths)
         self.num_heads, self.num_kv_heads, self.head_dim = geometry.num_heads, geometry.num_kv_heads, geometry.head_dim
         self.scale, self.sliding_windows = geometry.scale, geometry.windows
+        self.soft_caps = geometry.soft_caps
+        self.sinks = tuple(
+            None if path is None else stages.model.get_parameter(path).detach().float() for path in geometry.sinks
+        )
         self.hidden_size, self.max_model_len = stages.hidden_size, installed.length
         self.projections: Mapping[str, Projection] = installed.projections
         self.vocab_size = self.projections[HEAD].out_features

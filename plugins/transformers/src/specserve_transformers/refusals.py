@@ -27,6 +27,9 @@ class Geometry(NamedTuple):
     scale: float
     windows: tuple[int | None, ...]
     paths: tuple[str, ...]
+    soft_caps: tuple[float | None, ...]
+    sinks: tuple[str | None, ...]
+    """By layer, the parameter that has a sink for every head."""
 
 
 class Refusal:
@@ -58,7 +61,23 @@ def geometry_of(model: PreTrainedModel, found: Probe, masks: Sequence[LayerCall]
                 f"{first.qk_dim}, {first.v_dim} and {first.scale:.6g}. The cache holds layers of one shape alone"
             )
     paths = tuple(call.path for call in found.layers)
-    return Geometry(first.heads, first.kv_heads, first.qk_dim, first.v_dim, first.scale, windows, paths)
+    caps = tuple(None if (cap := call.settings.get("softcap")) is None else float(cap) for call in found.layers)
+    sinks = tuple(sinks_of(model, number, call, refusal) for number, call in enumerate(found.layers))
+    return Geometry(first.heads, first.kv_heads, first.qk_dim, first.v_dim, first.scale, windows, paths, caps, sinks)
+
+
+def sinks_of(model: PreTrainedModel, number: int, call: LayerCall, refusal: Refusal) -> str | None:
+    """The parameter that a layer gave attention as its sinks."""
+    given = call.settings.get("s_aux")
+    if given is None:
+        return None
+    path = next((name for name, parameter in model.named_parameters() if parameter is given), None)
+    if path is None or tuple(given.shape) != (call.heads,):
+        raise refusal.raised(
+            f"layer {number} ({call.path}) has sinks (s_aux) of shape {list(given.shape)} that it computes; only a "
+            f"parameter of {call.heads} numbers, one for each head, is handed on to attention"
+        )
+    return path
 
 
 def check_layers(model: PreTrainedModel, found: Probe, refusal: Refusal) -> None:
@@ -117,11 +136,6 @@ def unserved(call: LayerCall, which: str) -> str:
         return f"{which} attends to {call.rows[1]} keys of {call.rows[0]} tokens"
     if call.mask is not None:
         return f"{which} has a mask of its own"
-    if settings.get("s_aux") is not None:
-        return f"{which} has sinks (s_aux), which this plugin does not hand on to attention"
-    if settings.get("softcap") is not None:
-        cap = settings["softcap"]
-        return f"{which} caps its scores (softcap {cap}), which this plugin does not hand on to attention"
     if settings.get("is_causal") is False:
         return f"{which} is bidirectional"
     if call.heads % call.kv_heads:
