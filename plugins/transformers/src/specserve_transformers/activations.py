@@ -70,7 +70,7 @@ class GatedMlp(Leaf):
 
     def __init__(self, gate_up: SharedProduct, down: nn.Module, gate: Gate, kernels: KernelSet) -> None:
         super().__init__()
-        self.gate_up, self.down_proj, self.row_tile = gate_up, down, kernels.row_tile
+        self.gate_up, self.down_proj, self.row_tile, self.gate = gate_up, down, kernels.row_tile, gate
         self.activate = kernels.silu_and_multiply if gate == "silu" else kernels.gelu_and_multiply
 
     def __call__(self, x: Tensor) -> Tensor:

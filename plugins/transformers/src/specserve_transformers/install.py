@@ -15,6 +15,7 @@ from transformers.pytorch_utils import Conv1D
 
 from specserve.api.models import Projection, QuantisedWeight, Router, dense
 from specserve_transformers.activations import GatedMlp, SafeActivation, gate_of, is_activation
+from specserve_transformers.blocks import blocks_of
 from specserve_transformers.direct_calls import DirectCalls
 from specserve_transformers.experts import RowExperts, expert_maps
 from specserve_transformers.interface import EXPERTS
@@ -54,6 +55,9 @@ class Installer:
         self.products: list[Product] = []
         self.shared: dict[str, SharedProduct] = {}
         """By the path of each linear map that is one of several."""
+        self.blocks = blocks_of(model, found)
+        """Of every layer, where they are wired as the engine's own."""
+        self.names = {maps: name for layer, block in enumerate(self.blocks) for maps, name in block.names(layer).items()}
 
     def install(self, where: str) -> None:
         self.install_products()
@@ -125,7 +129,7 @@ class Installer:
             slices[path] = slice(begin, begin + each.shape[0])
             begin += each.shape[0]
         adaptable = not is_head and all(map(self.has_rows_of_step, paths))
-        name = HEAD if is_head else paths[0] if len(paths) == 1 else f"{paths[0].rpartition('.')[0]}.{joined(paths)}"
+        name = HEAD if is_head else self.names.get(tuple(paths)) or joined(paths)
         kind = Router if self.is_router(paths[0]) else Projection
         made = kind(name, weight, bias, self.kernels.linear, {HEAD: slices[paths[0]]} if is_head else slices)
         if adaptable or is_head:
@@ -250,4 +254,5 @@ def is_rows(shape: torch.Size) -> bool:
 
 
 def joined(paths: Sequence[str]) -> str:
-    return "+".join(path.rpartition(".")[2] for path in paths)
+    parent = f"{paths[0].rpartition('.')[0]}."
+    return parent.removeprefix(".") + "+".join(path.rpartition(".")[2] for path in paths)

@@ -9,8 +9,9 @@ import torch
 from torch import nn
 
 from specserve.api import ForwardPass, ModelError
-from specserve.api.models import NO_TAPS, BatchRows, ServedModel
+from specserve.api.models import NO_TAPS, BatchRows, ServedModel, forward_pass
 from specserve_transformers.install import HEAD
+from specserve_transformers.own_decoder import own_decoder
 from specserve_transformers.self_test import Tested, check_rows
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from specserve.api import AttentionBackend
     from specserve.api.batch import Batch
-    from specserve.api.models import LoadRequest, Projection
+    from specserve.api.models import DecoderModel, LoadRequest, Projection
     from specserve_transformers.install import Installer
     from specserve_transformers.refusals import Geometry
     from specserve_transformers.stages import Stages
@@ -43,21 +44,27 @@ class TransformersModel(ServedModel):
         self.hidden_size, self.max_model_len = stages.hidden_size, installed.length
         self.projections: Mapping[str, Projection] = installed.projections
         self.vocab_size = self.projections[HEAD].out_features
+        self.installed, self.geometry = installed, geometry
         self.checked = False
+        self.decoder: DecoderModel | None = None
+        """The engine's own, where it has the model's numbers."""
 
     @property
     def tested(self) -> Tested:
         return Tested(self.stages, self.step, self.num_heads, self.vocab_size, self.max_model_len, self.device)
 
-    def forward_pass(self, attention: AttentionBackend) -> TransformersPass:
+    def forward_pass(self, attention: AttentionBackend) -> ForwardPass:
         if not self.checked:
             for projection in self.private:
                 projection.finalize(self.kernels)
             for product in self.products:
                 product.finish()
             check_rows(self.tested)
+            self.decoder = own_decoder(self.stages, self.installed, self.geometry, self.kernels)
             self.checked = True
-        return TransformersPass(self, attention)
+        if self.decoder is None:
+            return TransformersPass(self, attention)
+        return OwnPass(self.stages, forward_pass(self.decoder, self.kernels, attention))
 
     def whole_embedding(self) -> Tensor:
         embedding = self.stages.embedding
@@ -71,6 +78,30 @@ class TransformersModel(ServedModel):
     def whole_head(self) -> Projection:
         head: Projection = self.projections[HEAD]
         return head
+
+
+class OwnPass(ForwardPass):
+    """The engine's own pass over the layers. What the class does to hidden states afterwards is its own, unless that is
+    the output head alone."""
+
+    def __init__(self, stages: Stages, layers: ForwardPass) -> None:
+        self.stages, self.own = stages, layers
+
+    def reserve(self, rows: int) -> None:
+        self.own.reserve(rows)
+
+    def embed(self, batch: Batch) -> Tensor:
+        return self.own.embed(batch)
+
+    def layers(
+        self, x: Tensor, batch: Batch, plan: Any, taps: Mapping[int, Tensor] = NO_TAPS, aux: Tensor | None = None
+    ) -> Tensor:
+        return self.own.layers(x, batch, plan, taps, aux)
+
+    def logits(self, x: Tensor, batch: Batch) -> Tensor:
+        if self.stages.plain_head or batch.num_scored == 0:
+            return self.own.logits(x, batch)
+        return self.stages.logits(self.stages.normed(scored(x, batch))).float()
 
 
 class TransformersPass(ForwardPass):
@@ -97,9 +128,13 @@ class TransformersPass(ForwardPass):
     def logits(self, x: Tensor, batch: Batch) -> Tensor:
         if batch.num_scored == 0:
             return x.new_empty((0, self.model.vocab_size), dtype=torch.float32)
-        rows = x[: batch.num_rows]
-        scored = rows if batch.scored_rows is None else rows.index_select(0, batch.scored_rows)
-        return self.stages.logits(scored).float()
+        return self.stages.logits(scored(x, batch)).float()
+
+
+def scored(x: Tensor, batch: Batch) -> Tensor:
+    """The rows whose logits are wanted."""
+    rows = x[: batch.num_rows]
+    return rows if batch.scored_rows is None else rows.index_select(0, batch.scored_rows)
 
 
 def attend_by(attention: AttentionBackend, plan: Any, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:

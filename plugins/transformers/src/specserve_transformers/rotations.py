@@ -62,13 +62,15 @@ class PositionTable(nn.Module):
                 self.given[key] = rows_of(self.tables[key], positions[0])
             return self.given[key]
 
-    def of_every_position(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def of_every_position(self, args: tuple[Any, ...], kwargs: dict[str, Any], dtype: torch.dtype | None = None) -> Any:
+        """dtype: None for the model's."""
         every = torch.arange(self.length, device=self.device)[None]
+        like = self.like if dtype is None else self.like.to(dtype)
 
         def instead(each: Any) -> Any:
             if not isinstance(each, torch.Tensor):
                 return each
-            return every if is_positions(each) else self.like
+            return every if is_positions(each) else like
 
         return self.module(*map(instead, args), **{name: instead(each) for name, each in kwargs.items()})
 

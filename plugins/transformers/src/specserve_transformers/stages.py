@@ -72,6 +72,8 @@ class Stages:
         plain = [name, *(each for each in found.order[""] if each == "getitem"), self.head]
         self.plain_head = found.order[""] == plain and found.out.logits is found.calls_of(self.head)[0].out
         self.watched: set[int] = set()
+        self.last_norm = next((each.path for each in found.calls if each.out is out[0]), None)
+        """The module that gives the base model's hidden states."""
 
     def layers(self, ids: Tensor, positions: Tensor) -> Tensor:
         """ids, positions: [T] -> the base model's last hidden states [T, H]."""
@@ -79,6 +81,12 @@ class Stages:
         args = [one.get(id(each), each) for each in self.call.args]
         kwargs = {name: one.get(id(each), each) for name, each in self.call.kwargs.items()}
         out: Tensor = self.base(*args, **kwargs)[0][0]
+        return out
+
+    def normed(self, rows: Tensor) -> Tensor:
+        """rows: [S, H], the last layer's outputs -> what the base model gives of them."""
+        assert self.last_norm is not None
+        out: Tensor = self.model.get_submodule(self.last_norm)(rows)
         return out
 
     def logits(self, rows: Tensor) -> Tensor:
