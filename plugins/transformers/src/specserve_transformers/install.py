@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from specserve_transformers.weights import WeightPlan
 
 HEAD = "lm_head"
+GATING = (["mul"], ["mul", "dropout"])
+"""What a gated MLP calls beside its modules; nothing is dropped in evaluation."""
 
 
 class Installer:
@@ -57,7 +59,9 @@ class Installer:
         """By the path of each linear map that is one of several."""
         self.blocks = blocks_of(model, found)
         """Of every layer, where they are wired as the engine's own."""
-        self.names = {maps: name for layer, block in enumerate(self.blocks) for maps, name in block.names(layer).items()}
+        self.names = {
+            maps: name for layer, block in enumerate(self.blocks) for maps, name in block.names(layer).items()
+        }
 
     def install(self, where: str) -> None:
         self.install_products()
@@ -208,7 +212,7 @@ class Installer:
         own = self.found.calls_of(path)
         children = [each for each in self.found.order[path] if each.startswith(f"{path}.")]
         functions = [each for each in self.found.order[path] if each not in children]
-        if len(own) != 1 or len(children) != 4 or functions != ["mul"] or len(own[0].args) != 1 or own[0].kwargs:
+        if len(own) != 1 or len(children) != 4 or functions not in GATING or len(own[0].args) != 1 or own[0].kwargs:
             return None
         calls = {each: self.found.calls_of(each)[0] for each in children}
         (factors, inner), (x,) = products[0], own[0].args

@@ -48,7 +48,7 @@ class Trial:
 
     def __init__(self, stages: Stages, installed: Installer, seed: int) -> None:
         self.numbers = torch.Generator().manual_seed(seed)
-        device = stages.embedding.weight.device
+        device = installed.request.device
         size: int = stages.embedding.num_embeddings  # type: ignore[assignment]
         self.ids = torch.randint(size, (ROWS,), generator=self.numbers).to(device)
         positions = torch.randint(installed.length, (ROWS,), generator=self.numbers)
@@ -86,7 +86,8 @@ def own_decoder(stages: Stages, installed: Installer, geometry: Geometry, kernel
 
 
 class Table(NamedTuple):
-    """cos, sin of every position: as the class may have them, in the model's dtype or float32, and as the engine does."""
+    """cos, sin of every position: as the class may have them, in the model's dtype or float32; and as the engine has
+    them."""
 
     cos: Tensor
     sin: Tensor
@@ -101,9 +102,10 @@ def tables_of(installed: Installer) -> Iterator[Table]:
             assert isinstance(module, PositionTable)
             key = (path, *(each for each in (*call.args, *call.kwargs.values()) if not isinstance(each, torch.Tensor)))
             found = module.of_every_position(call.args, call.kwargs, torch.float32)
-            if key not in seen and isinstance(found, tuple) and len(found) == len("cs"):
+            if key not in seen and isinstance(found, tuple) and len(found) == len(("cos", "sin")):
                 seen.add(key)
-                yield from as_rotations(*found, installed)
+                cos, sin = found
+                yield from as_rotations(cos, sin, installed)
 
 
 def as_rotations(cos: Tensor, sin: Tensor, installed: Installer) -> Iterator[Table]:

@@ -61,7 +61,9 @@ class OwnWeights(NamedTuple):
     weights: DecoderWeights
     norm: RowNorm
 
-    def decoder(self, kernels: KernelSet, embedding_scale: float, rotations: Sequence[RotaryTable | None]) -> DecoderModel:
+    def decoder(
+        self, kernels: KernelSet, embedding_scale: float, rotations: Sequence[RotaryTable | None]
+    ) -> DecoderModel:
         """rotations: by layer."""
         config = self.config
         length = config.max_position_embeddings

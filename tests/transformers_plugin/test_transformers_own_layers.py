@@ -1,0 +1,131 @@
+"""Layers that are those of the engine's own decoders are computed by one, with its bits; all others by their class."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from architectures import SERVED, write_model
+from runs import options_of
+from transformers.models.llama import modeling_llama
+
+from specserve_transformers.model import OwnPass
+from specserve_workbench.testing.drafters import NoisyDrafter
+from specserve_workbench.testing.engines import make_engine, run
+from specserve_workbench.testing.requests import TOY_VOCAB, varied_requests
+
+OWN = {
+    "Exaone4ForCausalLM": None,
+    "Gemma2ForCausalLM": "gemma2",
+    "Gemma3ForCausalLM": "gemma3",
+    "GemmaForCausalLM": None,
+    "LlamaForCausalLM": "llama",
+    "Olmo2ForCausalLM": "olmo2",
+    "Qwen2ForCausalLM": "qwen2",
+    "Qwen3ForCausalLM": "qwen3",
+    "SeedOssForCausalLM": None,
+    "SmolLM3ForCausalLM": "smollm3",
+}
+"""By architecture, the engine's family of its own, where there is one."""
+HEAD_DIM = {"head_dim": 16}
+SIZED = {
+    name: HEAD_DIM if name in ("Gemma3ForCausalLM", "LlamaForCausalLM", "Qwen3ForCausalLM") else {} for name in OWN
+}
+
+
+def model_of(path, kernels="cpu", **options):
+    return make_engine(path, **options_of(kernels), **options).engine.runner.model
+
+
+@pytest.mark.parametrize("arithmetic", ["torch-float32", "torch-bfloat16", "cpu-float32", "cpu-bfloat16"])
+@pytest.mark.parametrize("name", [name for name, family in OWN.items() if family])
+def test_they_have_the_bits_of_the_engines_own_family(tmp_path, name, arithmetic):
+    kernels, dtype = arithmetic.split("-")
+    path = write_model(tmp_path, name, dtype=getattr(torch, dtype), **SIZED[name])
+    requests = varied_requests(8)
+    family = run(path, requests, dtype=dtype, plugins=("cpu",) if kernels == "cpu" else ())
+    assert run(path, requests, dtype=dtype, **options_of(kernels)).decided() == family.decided()
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_drafts_change_nothing_in_them(tmp_path, name):
+    path, requests = write_model(tmp_path, name, **SIZED[name]), varied_requests(8)
+    assert model_of(path).decoder is not None
+    alone = run(path, requests, max_num_seqs=1, **options_of())
+    noisy = NoisyDrafter(alone.tokens(), p=0.8, max_width=6, vocab_size=TOY_VOCAB)
+    drafted = run(path, requests, noisy, max_num_batched_tokens=24, **options_of())
+    assert drafted.decided() == alone.decided()
+    assert drafted.metrics.num_accepted_tokens > 20
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("kernels", ["cpu", "torch"])
+@pytest.mark.parametrize("name", SERVED)
+def test_no_other_architecture_is_taken_for_one(tmp_path, name, kernels):
+    assert (model_of(write_model(tmp_path, name), kernels).decoder is not None) == (name in OWN)
+
+
+# --- what no such layer has --------------------------------------------------------------------------------
+
+
+def with_result(function):
+    """A class's forward, whose result goes through the function."""
+
+    def change(forward):
+        def changed(self, *args, **kwargs):
+            out = forward(self, *args, **kwargs)
+            return (function(out[0]), *out[1:]) if isinstance(out, tuple) else function(out)
+
+        return changed
+
+    return change
+
+
+def other_positions(forward):
+    def changed(self, hidden_states, position_embeddings=None, **kwargs):
+        cos, sin = position_embeddings
+        return forward(self, hidden_states, position_embeddings=(cos, -sin), **kwargs)
+
+    return changed
+
+
+def late_bound(forward):
+    """Changes no number of a trial."""
+    return with_result(lambda x: x.clamp(-1e30, 1e30))(forward)
+
+
+CHANGES = {
+    "a multiple of attention": ("LlamaAttention", with_result(lambda x: x * 1.0078125)),
+    "a multiple of a layer": ("LlamaDecoderLayer", with_result(lambda x: x * 2.0)),
+    "a rotation to the other side": ("LlamaAttention", other_positions),
+    "a bound of attention": ("LlamaAttention", late_bound),
+    "a bound of a layer": ("LlamaDecoderLayer", late_bound),
+    "a bound of an MLP": ("LlamaMLP", late_bound),
+}
+
+
+@pytest.mark.parametrize("kernels", ["cpu", "torch"])
+@pytest.mark.parametrize("what", CHANGES)
+def test_layers_with_anything_else_are_computed_by_their_class(tmp_path, monkeypatch, what, kernels):
+    name, change = CHANGES[what]
+    path = write_model(tmp_path, "LlamaForCausalLM", **HEAD_DIM)
+    assert model_of(path, kernels).decoder is not None
+    found = getattr(modeling_llama, name)
+    monkeypatch.setattr(found, "forward", change(inner_of(found.forward)))
+    assert model_of(path, kernels).decoder is None
+
+
+def inner_of(forward):
+    """Without wrappers for old names of arguments."""
+    return inner_of(forward.__wrapped__) if hasattr(forward, "__wrapped__") else forward
+
+
+def test_bounds_of_queries_are_seen_where_no_number_reaches_them(tmp_path):
+    """Olmo is a Llama with layer norms, and may bound queries, keys and values."""
+    assert model_of(write_model(tmp_path, "OlmoForCausalLM", clip_qkv=1e6)).installed.blocks == ()
+
+
+def test_hidden_states_after_the_layers_are_the_class_own(tmp_path):
+    """Gemma 2 bounds its logits."""
+    engine = make_engine(write_model(tmp_path, "Gemma2ForCausalLM"), **options_of()).engine
+    assert isinstance(engine.runner.passes, OwnPass)
+    assert not engine.runner.model.stages.plain_head
