@@ -19,7 +19,7 @@ from runs import options_of  # noqa: E402
 
 from specserve.errors import ModelError  # noqa: E402
 from specserve_transformers.activations import GatedMlp  # noqa: E402
-from specserve_transformers.linears import SharedProduct  # noqa: E402
+from specserve_transformers.linears import Product, SharedProduct  # noqa: E402
 from specserve_transformers.norms import RowNorm  # noqa: E402
 from specserve_transformers.row_safe import SafeForward  # noqa: E402
 from specserve_workbench.testing.engines import make_engine  # noqa: E402
@@ -41,28 +41,33 @@ def main() -> None:
 
 
 def served() -> Iterator[str]:
-    yield "| architecture | products that are one | norms | MLP of the kernels | made safe |"
-    yield "|---|---|---|---|---|"
+    yield "| architecture | layers | products that are one | norms | MLP of the kernels | made safe |"
+    yield "|---|---|---|---|---|---|"
     for name in sorted(SERVED):
         with tempfile.TemporaryDirectory() as folder:
             model = make_engine(write_model(Path(folder), name), **options_of()).engine.runner.model
         yield f"| `{name}` | {' | '.join(facts(model))} |"
 
 
-def facts(model: Any) -> tuple[str, str, str, str]:
+def facts(model: Any) -> tuple[str, ...]:
     inner = model.stages.model
     modules = list(inner.modules())
     shared = {
-        each.shared.product.projection.name.rpartition(".")[2]
+        maps_of(each.shared.product)
         for each in modules
         if isinstance(getattr(each, "shared", None), SharedProduct)
     }
     mlps = [each for each in modules if isinstance(each, GatedMlp)]
-    shared |= {each.gate_up.product.projection.name.rpartition(".")[2] for each in mlps}
+    shared |= {maps_of(each.gate_up.product) for each in mlps}
     forms = {each.form for each in modules if isinstance(each, RowNorm)}
     norms = {"layer norm" if form.centred else "RMS norm" for form in forms}
     safe = {type(each).__name__ for each in modules if isinstance(each.__dict__.get("forward"), SafeForward)}
-    return listed(shared), listed(norms), "yes" if mlps else "no", listed(safe)
+    layers = "of its class" if model.decoder is None else "the engine's"
+    return layers, listed(shared), listed(norms), "yes" if mlps else "no", listed(safe)
+
+
+def maps_of(product: Product) -> str:
+    return "+".join(path.rpartition(".")[2] for path in product.projection.parts)
 
 
 def listed(names: set[str]) -> str:

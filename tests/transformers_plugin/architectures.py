@@ -85,14 +85,15 @@ SERVED: dict[str, dict[str, Any]] = {
 }
 """By class, what its configuration has beside the sizes."""
 
-FIVE = (
+KINDS = (
     "CohereForCausalLM",
+    "Exaone4ForCausalLM",
     "GPTNeoXForCausalLM",
     "NemotronForCausalLM",
     "Qwen2MoeForCausalLM",
     "Starcoder2ForCausalLM",
 )
-"""Of different kinds: layer norms, one product for queries, keys and values, experts, a window."""
+"""Layer norms, layers that are the engine's own, one product for queries, keys and values, experts, a window."""
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "BloomForCausalLM": ({}, "does not call the attention interface"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from architectures import FIVE, write_model
+from architectures import KINDS, write_model
 from peft import LoraConfig, PeftModel, get_peft_model
 from runs import PROMPTS, options_of
 from toy_adapters import lora_of, under
@@ -25,7 +25,7 @@ def run_beside(path, requests, *plugins, **tables):
     return run_requests(verify_everything(make_engine(path, **options_of("cpu", *plugins, **tables)).engine), requests)
 
 
-@pytest.mark.parametrize("name", FIVE)
+@pytest.mark.parametrize("name", KINDS)
 def test_n_grams_change_nothing(tmp_path, name):
     path, requests = write_model(tmp_path, name), [*varied_requests(8), *REPEATING]
     drafted = run_beside(path, requests, "ngram")
@@ -33,7 +33,7 @@ def test_n_grams_change_nothing(tmp_path, name):
     assert drafted.metrics.num_accepted_tokens > 0
 
 
-@pytest.mark.parametrize("name", FIVE)
+@pytest.mark.parametrize("name", KINDS)
 def test_trees_of_a_stand_alone_draft_model_change_nothing(tmp_path, name):
     path, requests = write_model(tmp_path / "target", name), varied_requests(8)
     draft = write_checkpoint(tmp_path / "draft")
@@ -95,7 +95,7 @@ class Reader(Drafter):
 
 
 @pytest.mark.parametrize("graphs", ["none", "piecewise"])
-@pytest.mark.parametrize("name", FIVE)
+@pytest.mark.parametrize("name", KINDS)
 def test_hidden_states_are_those_of_transformers(tmp_path, name, graphs):
     path, reader = write_model(tmp_path, name), Reader()
     prompt = PROMPTS["r20"]
@@ -141,7 +141,7 @@ def peft_text(model, adapter, num_tokens):
 
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")  # PEFT 0.21 asks for it
 @pytest.mark.parametrize("kernels", ["cpu", "torch"])
-@pytest.mark.parametrize("name", FIVE)
+@pytest.mark.parametrize("name", KINDS)
 def test_adapters_give_the_text_of_peft(tmp_path, name, kernels):
     """Beside requests of the base model, and with drafts."""
     path = write_model(tmp_path / "model", name)

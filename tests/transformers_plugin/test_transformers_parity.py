@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from architectures import FIVE, SERVED, write_model
+from architectures import KINDS, SERVED, write_model
 from runs import expected, greedy, options_of, prompts
 
 from specserve_workbench.testing.engines import make_engine, run
@@ -19,8 +19,8 @@ def check(path, kernels):
 
 
 @pytest.mark.parametrize("kernels", ["cpu", "torch"])
-@pytest.mark.parametrize("name", FIVE)
-def test_five_kinds_of_models_give_the_text_of_transformers(tmp_path, name, kernels):
+@pytest.mark.parametrize("name", KINDS)
+def test_all_kinds_of_models_give_the_text_of_transformers(tmp_path, name, kernels):
     check(write_model(tmp_path, name), kernels)
 
 
