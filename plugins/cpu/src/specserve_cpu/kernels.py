@@ -14,6 +14,7 @@ from specserve.api.batch import HostAdapters
 from specserve_cpu.adapters import PackedAdapter
 from specserve_cpu.attention import native_module
 from specserve_cpu.coded import CodedLinear, codable, has_few_bits, inputs_of, is_codable, quantise_to_four
+from specserve_cpu.dlpack import dlpack
 from specserve_cpu.draft_head import fuse_draft
 from specserve_cpu.fused import FUSES, fuse, routing_numbers
 from specserve_cpu.linear import PackedLinear, contiguous_rows, pad_columns, quantise
@@ -96,33 +97,34 @@ class CpuKernels(KernelSet):
         size = weight.shape[0]
         heads = contiguous_rows(x).reshape(len(x), -1, size) if x.dim() != 3 else contiguous_rows(x)
         out = torch.empty(heads.shape, dtype=x.dtype)
-        self.native.rms_norm(self.machine, heads, weight, eps, out)
+        self.native.rms_norm(self.machine, dlpack(heads), dlpack(weight), eps, dlpack(out))
         return out.view(x.shape)
 
     def rotary(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         out = x.contiguous() if not x.is_contiguous() else x.clone()
-        self.native.apply_rope(self.machine, out, cos, sin)
+        self.native.apply_rope(self.machine, dlpack(out), dlpack(cos), dlpack(sin))
         return out
 
     def silu_and_multiply(self, gate_up: Tensor) -> Tensor:
         out = torch.empty((gate_up.shape[0], gate_up.shape[1] // 2), dtype=gate_up.dtype)
-        self.native.silu_and_multiply(self.machine, contiguous_rows(gate_up), out)
+        self.native.silu_and_multiply(self.machine, dlpack(contiguous_rows(gate_up)), dlpack(out))
         return out
 
     def gelu_and_multiply(self, gate_up: Tensor) -> Tensor:
         out = torch.empty((gate_up.shape[0], gate_up.shape[1] // 2), dtype=gate_up.dtype)
-        self.native.gelu_and_multiply(self.machine, contiguous_rows(gate_up), out)
+        self.native.gelu_and_multiply(self.machine, dlpack(contiguous_rows(gate_up)), dlpack(out))
         return out
 
     def clamped_swiglu(self, gate_up: Tensor, gain: float, limit: float) -> Tensor:
         out = torch.empty((gate_up.shape[0], gate_up.shape[1] // 2), dtype=gate_up.dtype)
-        self.native.clamped_swiglu(self.machine, contiguous_rows(gate_up), gain, limit, out)
+        self.native.clamped_swiglu(self.machine, dlpack(contiguous_rows(gate_up)), gain, limit, dlpack(out))
         return out
 
     def choose_experts(self, logits: Tensor, config: ExpertsConfig) -> tuple[Tensor, Tensor]:
         chosen = torch.empty((len(logits), config.chosen), dtype=torch.int64)
         weights = torch.empty(chosen.shape, dtype=torch.float32)
-        self.native.choose_experts(self.machine, contiguous_rows(logits), routing_numbers(config), chosen, weights)
+        rows, numbers = dlpack(contiguous_rows(logits)), routing_numbers(config)
+        self.native.choose_experts(self.machine, rows, numbers, dlpack(chosen), dlpack(weights))
         return chosen, weights
 
     def pack_adapter(self, weights: AdapterWeights) -> PackedAdapter:
