@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from architectures import KINDS, write_model
-from peft import LoraConfig, PeftModel, get_peft_model
+from peft_text import peft_text, write_peft
 from runs import PROMPTS, options_of
 from toy_adapters import lora_of, under
 from toy_heads import write_head
@@ -113,45 +113,40 @@ def test_hidden_states_are_those_of_transformers(tmp_path, name, graphs):
 # --- adapters -------------------------------------------------------------------------------------------
 
 
-def write_peft(path, model, targets):
-    torch.manual_seed(1)
-    base = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
-    adapted = get_peft_model(base, LoraConfig(r=6, lora_alpha=10, target_modules=targets))
-    for name, parameter in adapted.named_parameters():
-        if "lora_B" in name:
-            torch.nn.init.normal_(parameter, std=0.3)
-    adapted.save_pretrained(path)
-    return path
-
-
-@torch.inference_mode()
-def peft_text(model, adapter, num_tokens):
-    base = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32, attn_implementation="eager")
-    adapted = PeftModel.from_pretrained(base, adapter).eval()
-    found = {}
-    for name, prompt in PROMPTS.items():
-        ids = torch.tensor([prompt])
-        mask = torch.ones_like(ids)
-        out = adapted.generate(
-            input_ids=ids, attention_mask=mask, max_new_tokens=num_tokens, do_sample=False, eos_token_id=None
-        )
-        found[name] = out[0, len(prompt) :].tolist()
-    return found
-
-
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")  # PEFT 0.21 asks for it
 @pytest.mark.parametrize("kernels", ["cpu", "torch"])
 @pytest.mark.parametrize("name", KINDS)
 def test_adapters_give_the_text_of_peft(tmp_path, name, kernels):
     """Beside requests of the base model, and with drafts."""
     path = write_model(tmp_path / "model", name)
-    adapter = write_peft(tmp_path / "adapter", path, "all-linear")
+    adapter = write_peft(tmp_path / "adapter", path, target_modules="all-linear")
+    found, plain = adapted_and_plain(path, adapter, kernels)
+    assert {name: found[name] for name in PROMPTS} == peft_text(path, adapter, 24)
+    assert {name: found[name] for name in plain} == plain
+    assert any(found[name] != plain[f"base {name}"] for name in PROMPTS)
+
+
+EXPERTS = ["experts.gate_up_proj", "experts.down_proj"]
+
+
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
+@pytest.mark.parametrize("kernels", ["cpu", "torch"])
+@pytest.mark.parametrize("name", ["GptOssForCausalLM", "MixtralForCausalLM", "Qwen2MoeForCausalLM"])
+def test_adapters_of_experts_give_the_text_of_peft(tmp_path, name, kernels):
+    """Beside requests of the base model, and with drafts."""
+    path = write_model(tmp_path / "model", name)
+    adapter = write_peft(tmp_path / "adapter", path, target_modules=["q_proj"], target_parameters=EXPERTS)
+    found, plain = adapted_and_plain(path, adapter, kernels)
+    assert {name: found[name] for name in PROMPTS} == peft_text(path, adapter, 24)
+    assert {name: found[name] for name in plain} == plain
+    assert any(found[name] != plain[f"base {name}"] for name in PROMPTS)
+
+
+def adapted_and_plain(path, adapter, kernels):
+    """The tokens of requests under the adapter beside others, and of these others without any adapter."""
     options = options_of(kernels, "lora", "ngram", lora={"adapters": {"x": str(adapter)}})
     engine = verify_everything(make_engine(path, **options).engine)
     ours = [toy_request(name, prompt, max_tokens=24, ignore_eos=True) for name, prompt in PROMPTS.items()]
     beside = [toy_request(f"base {name}", prompt, max_tokens=24, ignore_eos=True) for name, prompt in PROMPTS.items()]
     found = run_requests(engine, [*under(lora_of(engine), ours, ["x"] * 3), *beside]).tokens()
-    plain = run(path, beside, **options_of(kernels)).tokens()
-    assert {name: found[name] for name in PROMPTS} == peft_text(path, adapter, 24)
-    assert {name: found[name] for name in plain} == plain
-    assert any(found[name] != plain[f"base {name}"] for name in PROMPTS)
+    return found, run(path, beside, **options_of(kernels)).tokens()

@@ -27,7 +27,7 @@ from specserve.models.weight_format import (
     WeightSource,
     expect,
 )
-from specserve.protocols.part import StoredAs
+from specserve.protocols.part import StoredAs, WholeMap
 from specserve.protocols.quantised import Activations, Factors, PackedRows, QuantisedWeight, StackedWeight, numbers_of
 
 __all__ = [
@@ -74,6 +74,7 @@ __all__ = [
     "WeightFiles",
     "WeightFormat",
     "WeightSource",
+    "WholeMap",
     "copy_tap",
     "dense",
     "dense_mlp",

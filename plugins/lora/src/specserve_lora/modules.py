@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from specserve_lora.stored_names import Place, named_by_checkpoint, named_by_class
+from specserve_lora.stored_names import (
+    Place,
+    is_of_library,
+    named_by_checkpoint,
+    named_by_class,
+    named_by_library,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,10 +64,8 @@ def modules_of(projections: Mapping[str, AdaptableProjection]) -> Modules:
     found = [module_of(path, [place], projections) for path, place in own_names(projections).items()]
     linear, stacks = named_by_checkpoint(projections)
     found += [module_of(path, places, projections) for path, places in linear.items()]
-    by_class = [
-        module_of(path, places, projections, parameter)
-        for (path, parameter), places in (stacks | named_by_class(projections)).items()
-    ]
+    others = stacks | named_by_class(projections) | named_by_library(projections)
+    by_class = [module_of(path, places, projections, parameter) for (path, parameter), places in others.items()]
     return Modules({m.path: m for m in found}, {m.key: m for m in (*found, *by_class)})
 
 
@@ -73,8 +77,9 @@ def own_names(projections: Mapping[str, AdaptableProjection]) -> dict[str, Place
         if name == HEAD:
             continue
         for part, outs in projection.whole.parts.items():
-            if "." in part:
-                found[part] = Place(name, outs)
+            if is_of_library(part):
+                if part not in projection.whole.stored:
+                    found[part] = Place(name, outs)
                 continue
             layers, layer, *inside, _ = name.split(".")
             found[".".join(("model", layers, layer, BLOCKS[part], *inside, part))] = Place(name, outs)

@@ -72,11 +72,28 @@ def named_by_checkpoint(
     return linear, stacks
 
 
+def named_by_library(projections: Mapping[str, AdaptableProjection]) -> dict[tuple[str, str], list[Place]]:
+    """By path and parameter, in the models of libraries: the matrices of E experts, whose rows are in its order."""
+    found: dict[tuple[str, str], list[Place]] = {}
+    for name, projection in projections.items():
+        for part, stored in projection.whole.stored.items():
+            if is_of_library(part):
+                path, _, parameter = stored.name.rpartition(".")
+                found.setdefault((path, parameter), []).append(Place(name, projection.whole.parts[part]))
+    return found
+
+
+def is_of_library(part: str) -> bool:
+    """Parts of libraries' models have whole paths as names; those that are stored otherwise are no modules."""
+    return "." in part
+
+
 def pieces_by_tensor(projections: Mapping[str, AdaptableProjection]) -> dict[str, list[Piece]]:
-    """Without stacks of transposed matrices, which are parameters of other modules: see `named_by_class`."""
+    """Without stacks of transposed matrices and those of libraries' models, which are parameters of other modules: see
+    `named_by_class` and `named_by_library`."""
     found: dict[str, list[Piece]] = {}
     for name, projection in projections.items():
-        if any(stored.transposed for stored in projection.whole.stored.values()):
+        if any(is_of_library(part) or stored.transposed for part, stored in projection.whole.stored.items()):
             continue
         for path, piece in pieces_of(name, projection):
             found.setdefault(path, []).append(piece)

@@ -177,7 +177,14 @@ class Installer:
     def install_experts(self) -> None:
         for path in dict.fromkeys(self.found.experts):
             module = self.model.get_submodule(path)
-            module.__dict__[EXPERTS] = RowExperts(module, self.kernels)
+            adaptable = self.has_rows_of_step(path)
+            made = RowExperts(path, module, self.kernels, self.step if adaptable else None)
+            module.__dict__[EXPERTS] = made
+            maps = [each for expert in made.experts for each in expert]
+            if adaptable:
+                self.projections |= {each.name: each for each in maps}
+            else:
+                self.private += maps
             self.replaced |= {path, *(f"{path}.{name}" for name, _ in module.named_modules() if name)}
 
     def replace_small(self, path: str, module: nn.Module) -> None:
