@@ -8,14 +8,18 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from benchmarks.lib.workload import greedy
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from specserve.engine.engine import Engine
     from specserve.types import GenerateRequest
 
 SLICE_STEPS = 20
 """Steps of one engine before the next engine runs; the first one is not timed."""
+PROMPT_LEN, NUM_TOKENS = 64, 100
+"""Of requests on models of random weights."""
 
 
 class Decoded(NamedTuple):
@@ -81,3 +85,18 @@ def timed_steps(engine: Engine, max_steps: int, least_running: int = 1) -> Decod
         num_outputs += len(outputs)
         num_steps += 1
     return Decoded(time.perf_counter() - began, num_tokens, num_outputs)
+
+
+def random_decoding(engine: Engine, count: int) -> Callable[[], float]:
+    """Tokens per second of some steps of so many requests, from prompts that differ."""
+
+    def measure() -> float:
+        prompts = [tuple((7 * n + 13 * at) % 300 for at in range(PROMPT_LEN)) for n in range(count)]
+        start_all(engine, [greedy(f"request-{n}", prompt, NUM_TOKENS) for n, prompt in enumerate(prompts)])
+        timed_steps(engine, 2)
+        decoded = timed_steps(engine, SLICE_STEPS)
+        for request in list(engine.requests):
+            engine.abort(request)
+        return decoded.throughput
+
+    return measure

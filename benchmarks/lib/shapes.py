@@ -12,7 +12,23 @@ from specserve.models.locate import locate_model
 from specserve_workbench.testing.toy import write_checkpoint
 
 HALF_BILLION, EXPERTS, DENSE = "half-billion", "billion-experts", "as-dense"
+SMALL_LLAMA, SMALL_GRANITE = "small-llama", "small-granite"
+SMALL: dict[str, Any] = {  # 8 layers, 107 million parameters, 213 MB in bfloat16
+    "vocab_size": 16384,
+    "hidden_size": 1024,
+    "intermediate_size": 2816,
+    "num_hidden_layers": 8,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 4,
+    "head_dim": 64,
+    "max_position_embeddings": 4096,
+    "rms_norm_eps": 1e-6,
+    "rope_theta": 1e6,
+    "tie_word_embeddings": True,
+}
 SHAPES: dict[str, dict[str, Any]] = {
+    SMALL_LLAMA: {**SMALL, "architecture": "llama"},
+    SMALL_GRANITE: {**SMALL, "architecture": "granite"},
     # of Qwen2.5-0.5B: 24 layers, 494 million parameters, about 1 GB in bfloat16
     HALF_BILLION: {
         "architecture": "qwen2",

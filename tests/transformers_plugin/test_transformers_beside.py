@@ -14,6 +14,7 @@ from transformers import AutoModelForCausalLM
 from specserve.errors import ConfigError
 from specserve.protocols import Drafter, DrafterNeeds
 from specserve.types import StructuredOutput
+from specserve_lora.modules import modules_of
 from specserve_workbench.testing.engines import make_engine, run, run_requests, verify_everything
 from specserve_workbench.testing.requests import STRUCTURED, toy_request, varied_requests
 from specserve_workbench.testing.toy import write_checkpoint
@@ -150,3 +151,11 @@ def adapted_and_plain(path, adapter, kernels):
     beside = [toy_request(f"base {name}", prompt, max_tokens=24, ignore_eos=True) for name, prompt in PROMPTS.items()]
     found = run_requests(engine, [*under(lora_of(engine), ours, ["x"] * 3), *beside]).tokens()
     return found, run(path, beside, **options_of(kernels)).tokens()
+
+
+def test_experts_of_a_class_are_parameters_and_no_modules(tmp_path):
+    model = make_engine(write_model(tmp_path, "MixtralForCausalLM"), **options_of()).engine.runner.model
+    found = modules_of(model.projections)
+    assert not any("experts" in path for path in found.linear)
+    assert len(found.parameters["model.layers.1.mlp.experts.gate_up_proj"].places) == 8
+    assert found.parameters["model.layers.1.mlp.experts.down_proj"].out_features == 64

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from fuzz.plans import EnginePlan, ModelPlan
 
 PUBLISHING, TWO_RANKS, BY_TRANSFORMERS = 0.3, 0.03, 0.12
-NOT_BY_TRANSFORMERS = ("gemma2", "gpt_oss", "phi3", "granitemoe", "mixtral", "olmoe", "qwen3_moe")
-"""The plugin refuses capped scores, sinks and adapters of experts by name; transformers Phi-3's factors for a part."""
+NOT_BY_TRANSFORMERS = ("gpt_oss", "phi3", "granitemoe", "mixtral", "olmoe", "qwen3_moe")
+"""transformers refuses Phi-3's factors for a part; and its classes have no modules for single experts, which drawn
+adapters name."""
 NORMS_OF_ALL_HEADS = ("olmo2", "olmo3", "olmoe")
 """Families that ranks cannot divide."""
 
