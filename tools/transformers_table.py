@@ -53,9 +53,7 @@ def facts(model: Any) -> tuple[str, ...]:
     inner = model.stages.model
     modules = list(inner.modules())
     shared = {
-        maps_of(each.shared.product)
-        for each in modules
-        if isinstance(getattr(each, "shared", None), SharedProduct)
+        maps_of(each.shared.product) for each in modules if isinstance(getattr(each, "shared", None), SharedProduct)
     }
     mlps = [each for each in modules if isinstance(each, GatedMlp)]
     shared |= {maps_of(each.gate_up.product) for each in mlps}

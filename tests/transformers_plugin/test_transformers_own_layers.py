@@ -10,6 +10,7 @@ from transformers.models.llama import modeling_llama
 
 from specserve_transformers import interface
 from specserve_transformers.model import OwnPass
+from specserve_transformers.own_decoder import as_rotations, rotated
 from specserve_workbench.testing.drafters import NoisyDrafter
 from specserve_workbench.testing.engines import make_engine, run
 from specserve_workbench.testing.requests import TOY_VOCAB, varied_requests
@@ -148,3 +149,16 @@ def test_hidden_states_after_the_layers_are_the_class_own(tmp_path):
     engine = make_engine(write_model(tmp_path, "Gemma2ForCausalLM"), **options_of()).engine
     assert isinstance(engine.runner.passes, OwnPass)
     assert not engine.runner.model.stages.plain_head
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_part_of_a_head_is_rotated_as_transformers_rotates_it(dtype):
+    x, positions = torch.randn((3, 2, 16)).to(dtype), torch.tensor([4, 0, 9])
+    cos, sin = (torch.randn((1, 10, 4)).repeat(1, 1, 2) for _ in range(2))
+    ours = {each.cos.dtype: rotated(x, each, positions) for each in as_rotations(cos, sin, dtype)}
+    heads = x[None, ..., :8].transpose(1, 2)
+    theirs, _ = modeling_llama.apply_rotary_pos_emb(
+        heads, heads, *(each[:, positions].to(dtype) for each in (cos, sin))
+    )
+    assert torch.equal(ours[dtype][..., :8], theirs[0].transpose(0, 1))
+    assert all(torch.equal(each[..., 8:], x[..., 8:]) and each.dtype == dtype for each in ours.values())

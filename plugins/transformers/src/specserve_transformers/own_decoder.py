@@ -105,18 +105,17 @@ def tables_of(installed: Installer) -> Iterator[Table]:
             if key not in seen and isinstance(found, tuple) and len(found) == len(("cos", "sin")):
                 seen.add(key)
                 cos, sin = found
-                yield from as_rotations(cos, sin, installed)
+                yield from as_rotations(cos, sin, installed.request.dtype)
 
 
-def as_rotations(cos: Tensor, sin: Tensor, installed: Installer) -> Iterator[Table]:
-    """cos, sin: [1, positions, n] float32, of both halves of what is rotated, or of one half for both."""
-    for halves in (1, 2):
-        c, s = (torch.cat([each[0]] * halves, -1).unsqueeze(1) for each in (cos, sin))
-        half = c.shape[-1] // 2
-        signed = torch.cat((-s[..., :half], s[..., half:]), -1)
-        wide = RotaryTable(c.contiguous(), signed.contiguous())
-        for dtype in {torch.float32, installed.request.dtype}:
-            yield Table(c.to(dtype), signed.to(dtype), wide)
+def as_rotations(cos: Tensor, sin: Tensor, dtype: torch.dtype) -> Iterator[Table]:
+    """cos, sin: [1, positions, n] float32. dtype: the model's."""
+    c, s = (each[0].unsqueeze(1) for each in (cos, sin))
+    half = c.shape[-1] // 2
+    signed = torch.cat((-s[..., :half], s[..., half:]), -1)
+    wide = RotaryTable(c.contiguous(), signed)
+    for each in {torch.float32, dtype}:
+        yield Table(c.to(each), signed.to(each), wide)
 
 
 def rotations_of(

@@ -66,14 +66,22 @@ class OwnWeights(NamedTuple):
     ) -> DecoderModel:
         """rotations: by layer."""
         config = self.config
-        length = config.max_position_embeddings
-        nothing = torch.zeros((length, 1, 2), device=self.weights.embedding.device)
-        kinds = {id(each) for each in rotations}
+        ropes = tuple(None if each is None else rope_of(each, config.head_dim) for each in rotations)
+        one = rotations[0] is not None and all(each is rotations[0] for each in rotations)
+        nothing = torch.zeros((config.max_position_embeddings, 1, 2), device=self.weights.embedding.device)
         first = next((each for each in rotations if each is not None), RotaryTable(nothing, nothing))
-        ropes = tuple(None if each is None else config.rope for each in rotations) if len(kinds) > 1 else ()
-        multipliers = msgspec.structs.replace(config.multipliers, embedding=embedding_scale)
-        config = msgspec.structs.replace(config, multipliers=multipliers, layer_ropes=ropes)
+        config = msgspec.structs.replace(
+            config,
+            rope=rope_of(first, config.head_dim),
+            layer_ropes=() if one else ropes,
+            multipliers=msgspec.structs.replace(config.multipliers, embedding=embedding_scale),
+        )
         return DecoderModel(config, kernels, self.weights, first, rotations)
+
+
+def rope_of(table: RotaryTable, head_dim: int) -> RopeConfig:
+    """What of a head is rotated; the angles are in the table alone."""
+    return RopeConfig(partial_rotary_factor=table.cos.shape[-1] / head_dim)
 
 
 def own_weights(stages: Stages, installed: Installer, geometry: Geometry) -> OwnWeights | None:
@@ -97,7 +105,7 @@ class Reader:
         blocks, embedding = self.installed.blocks, self.stages.embedding
         require(bool(blocks) and isinstance(embedding, nn.Embedding) and self.geometry.v_dim == self.geometry.head_dim)
         assert isinstance(embedding, nn.Embedding)
-        layers = tuple(map(self.layer, blocks))
+        layers = tuple(map(self.layer, blocks, self.geometry.sinks))
         norm = self.module(self.stages.last_norm, RowNorm)
         last = self.norm(self.stages.last_norm)
         weights = DecoderWeights(
@@ -105,7 +113,7 @@ class Reader:
         )
         return OwnWeights(self.config(weights), weights, norm)
 
-    def layer(self, block: Block) -> DecoderLayer:
+    def layer(self, block: Block, sinks: str | None) -> DecoderLayer:
         mlp = self.module(block.mlp, GatedMlp)
         self.gates.add(mlp.gate)
         self.places.add(frozenset(block.norms))
@@ -121,6 +129,7 @@ class Reader:
             attention_output_norm=self.norm(block.norms.get("attention_output_norm")),
             mlp_norm=self.norm(block.norms.get("mlp_norm")),
             mlp_output_norm=self.norm(block.norms.get("mlp_output_norm")),
+            sinks=None if sinks is None else self.installed.model.get_parameter(sinks).detach().float(),
         )
 
     def config(self, weights: DecoderWeights) -> ModelConfig:
@@ -128,7 +137,9 @@ class Reader:
         eps = {each.form.eps for each in self.norms}
         places = PLACES.get(next(iter(self.places)))
         norms_of_heads = {None if each.q_norm is None else len(each.q_norm) for each in weights.layers}
-        require(len(eps) == len(self.gates) == len(self.places) == len(norms_of_heads) == 1 and places is not None)
+        caps = set(geometry.soft_caps)
+        uniform = (eps, self.gates, self.places, norms_of_heads, caps)
+        require(all(len(each) == 1 for each in uniform) and places is not None)
         assert places is not None
         one_head = norms_of_heads <= {None, geometry.head_dim}
         assert isinstance(first.mlp, DenseMlp)
@@ -155,7 +166,8 @@ class Reader:
             norm_places=places,
             wide_norms=any(each.form.wide for each in self.norms),
             activation=next(iter(self.gates)),
-            multipliers=Multipliers(attention=geometry.scale),
+            sinks=any(each is not None for each in geometry.sinks),
+            multipliers=Multipliers(attention=geometry.scale, score_cap=caps.pop()),
         )
 
     # --- modules ------------------------------------------------------------------------------------
