@@ -17,7 +17,7 @@ from specserve.api.models import Projection, QuantisedWeight, Router, dense
 from specserve_transformers.activations import GatedMlp, SafeActivation, gate_of, is_activation
 from specserve_transformers.blocks import blocks_of
 from specserve_transformers.direct_calls import DirectCalls
-from specserve_transformers.experts import RowExperts, expert_maps
+from specserve_transformers.experts import RowExperts
 from specserve_transformers.interface import EXPERTS
 from specserve_transformers.linears import Leaf, PartOfProduct, Product, SharedProduct
 from specserve_transformers.norms import RowNorm, recognise
@@ -114,7 +114,7 @@ class Installer:
         outputs = len(self.model.get_parameter(f"{path}.weight"))
         return any(
             path.startswith(f"{experts.rpartition('.')[0]}.")
-            and len(expert_maps(self.model.get_submodule(experts), "down_proj")) == outputs
+            and len(self.model.get_parameter(f"{experts}.down_proj")) == outputs
             for experts in self.found.experts
         )
 

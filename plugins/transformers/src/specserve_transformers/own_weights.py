@@ -68,7 +68,7 @@ class OwnWeights(NamedTuple):
         config = self.config
         ropes = tuple(None if each is None else rope_of(each, config.head_dim) for each in rotations)
         one = rotations[0] is not None and all(each is rotations[0] for each in rotations)
-        nothing = torch.zeros((config.max_position_embeddings, 1, 2), device=self.weights.embedding.device)
+        nothing = torch.zeros((config.max_position_embeddings, 1, 2), device=self.norm.weight.device)
         first = next((each for each in rotations if each is not None), RotaryTable(nothing, nothing))
         config = msgspec.structs.replace(
             config,
