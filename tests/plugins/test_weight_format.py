@@ -25,7 +25,7 @@ from specserve_workbench.testing.engines import drafter_plugin, make_engine, run
 from specserve_workbench.testing.requests import TOY_VOCAB, varied_requests
 
 PAGE = "weight_format.md"
-MODULES = ("formats", "formats.plugin", "formats.npz", "formats.gptq", "formats.compat")
+MODULES = ("formats", "formats.plugin", "formats.npz", "formats.int8", "formats.compat")
 DOWN = "model.layers.1.mlp.down_proj"
 
 
@@ -37,46 +37,22 @@ def installed(site, monkeypatch):
     return files
 
 
-def quantised(weight, group_size):
-    """Integers [out, in] of -127 to 127, and scales [out, groups]."""
-    integers, scales = [], []
-    for group in weight.float().split(group_size if group_size > 0 else weight.shape[1], 1):
-        scale = (group.abs().amax(1, keepdim=True) / 127).half().float()
-        integers.append((group / scale).round().clamp(-127, 127))
-        scales.append(scale)
-    return torch.cat(integers, 1).int(), torch.cat(scales, 1)
-
-
-def words(columns):
-    """[rows, n] of numbers below 256 as [rows, n / 4] int32, the first in the lowest byte."""
-    packed = sum(columns[:, i::4].long() << (8 * i) for i in range(4))
-    return torch.where(packed >= 2**31, packed - 2**32, packed).int()
-
-
-def write_gptq(source, out, group_size=64, version="gptq", change=dict):
-    """`source` as AutoGPTQ stores it, and the same numbers in float32: two directories."""
+def write_int8(source, out, change=dict):
+    """`source` as bitsandbytes stores it, and the same numbers in float32: two directories."""
     plain = out.with_name(f"{out.name}-plain")
     config = json.loads((source / "config.json").read_text())
     stored, stands_for = {}, {}
     for name, tensor in load_file(source / "model.safetensors").items():
-        stem = name.removesuffix(".weight")
-        if not stem.endswith("_proj") or tensor.dim() != 2:
-            stored[name] = stands_for[name] = tensor.float()
-            continue
-        integers, scales = quantised(tensor, group_size)
-        size = group_size if group_size > 0 else tensor.shape[1]
-        stands_for[name] = integers * scales.repeat_interleave(size, 1)[:, : tensor.shape[1]]
-        zeros = torch.full(scales.t().shape, 127 if version == "gptq" else 128)
-        stored[f"{stem}.qweight"] = words(integers + 128).t()
-        stored[f"{stem}.scales"] = scales.t().half()
-        stored[f"{stem}.qzeros"] = words(zeros)
-        stored[f"{stem}.g_idx"] = (torch.arange(tensor.shape[1]) // size).int()
+        stored[name] = stands_for[name] = tensor.float()
+        if name.endswith("_proj.weight"):
+            largest = tensor.float().abs().amax(1)
+            stored[name] = (tensor * 127 / largest[:, None]).round().to(torch.int8)
+            stored[name.replace("weight", "SCB")] = largest
+            stored[name.replace("weight", "weight_format")] = torch.tensor(0, dtype=torch.uint8)
+            stands_for[name] = stored[name] * (largest[:, None] / 127)
     stored |= change()
-    settings = {"quant_method": "gptq", "bits": 8, "group_size": group_size, "sym": True, "desc_act": False}
-    for path, tensors, more in (
-        (plain, stands_for, {}),
-        (out, stored, {"quantization_config": settings | {"checkpoint_format": version}}),
-    ):
+    settings = {"quant_method": "bitsandbytes", "load_in_8bit": True, "load_in_4bit": False}
+    for path, tensors, more in ((plain, stands_for, {}), (out, stored, {"quantization_config": settings})):
         path.mkdir()
         for file in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
             if (source / file).exists():
@@ -108,9 +84,8 @@ def test_a_model_in_npz_files_is_the_model_itself(installed, beside_ours, toy_mo
 
 
 @pytest.mark.parametrize("native", [False, True], ids=["torch", "native"])
-@pytest.mark.parametrize("form", [(64, "gptq"), (-1, "gptq"), (32, "gptq_v2")], ids=str)
-def test_a_gptq_model_is_what_its_integers_stand_for(installed, beside_ours, toy_model, tmp_path, form, native):
-    path, plain = write_gptq(toy_model, tmp_path / "gptq", *form)
+def test_an_int8_model_is_what_its_integers_stand_for(installed, beside_ours, toy_model, tmp_path, native):
+    path, plain = write_int8(toy_model, tmp_path / "int8")
     kernels = ("cpu",) if native else ()
     ours = run(path, varied_requests(8), plugins=("formats", *kernels), dtype="float32")
     theirs = run(plain, varied_requests(8), plugins=kernels, dtype="float32")
@@ -118,7 +93,7 @@ def test_a_gptq_model_is_what_its_integers_stand_for(installed, beside_ours, toy
 
 
 def test_its_integers_reach_the_kernels(installed, toy_model, tmp_path):
-    path, plain = write_gptq(toy_model, tmp_path / "gptq")
+    path, plain = write_int8(toy_model, tmp_path / "int8")
     source = open_weights(path, json.loads((path / "config.json").read_text())["quantization_config"], formats())
     read = source.read(f"{DOWN}.weight")
     expected = load_file(plain / "model.safetensors")[f"{DOWN}.weight"]
@@ -132,7 +107,7 @@ def formats():
 
 
 def test_drafts_chunks_and_neighbours_change_nothing(installed, beside_ours, toy_model, tmp_path):
-    path, _ = write_gptq(toy_model, tmp_path / "gptq")
+    path, _ = write_int8(toy_model, tmp_path / "int8")
     given = {"default_plugins": True, "dtype": "bfloat16"}
     requests = varied_requests(16)
     plain = run_requests(make_engine(path, **given, max_num_seqs=1, prefix_cache=False).engine, requests)
@@ -153,7 +128,7 @@ def test_safetensors_are_read_where_both_are(installed, toy_model, tmp_path):
 def test_progress_ends_at_the_size_of_the_tensors(installed, toy_model, tmp_path):
     seen = []
     loader = ModelLoader(formats=formats(), on_progress=lambda done, total: seen.append((done, total)))
-    for path in (as_npz(toy_model, tmp_path / "npz"), write_gptq(toy_model, tmp_path / "gptq")[0]):
+    for path in (as_npz(toy_model, tmp_path / "npz"), write_int8(toy_model, tmp_path / "int8")[0]):
         loader.load(path, kernels=TorchKernels())
         assert seen[-1][0] == seen[-1][1] > 600_000
         assert all(done < total for done, total in seen[:-1])
@@ -165,8 +140,8 @@ def test_without_the_plugin_a_format_is_refused_by_name(toy_model, tmp_path):
         ModelError, match=r"has no weights: neither model.safetensors nor model.safetensors.index.json\."
     ):
         make_engine(as_npz(toy_model, tmp_path / "npz"))
-    with pytest.raises(ModelError, match=r"quant_method must be compressed-tensors \(.*\) or mxfp4; got 'gptq'"):
-        make_engine(write_gptq(toy_model, tmp_path / "gptq")[0])
+    with pytest.raises(ModelError, match=r"of quant_method 'bitsandbytes'; allowed: none without a plugin\. The"):
+        make_engine(write_int8(toy_model, tmp_path / "int8")[0])
 
 
 def test_an_error_names_all_formats_that_are_read(installed, toy_model, tmp_path):
@@ -176,7 +151,9 @@ def test_an_error_names_all_formats_that_are_read(installed, toy_model, tmp_path
         make_engine(path, plugins=("formats",))
     config = json.loads((path / "config.json").read_text()) | {"quantization_config": {"quant_method": "awq"}}
     (path / "config.json").write_text(json.dumps(config))
-    allowed = r"compressed-tensors \(.*\) or mxfp4 or gptq \(symmetric .* desc_act\); got 'awq'"
+    allowed = (
+        r"of quant_method 'awq'; allowed: bitsandbytes \(load_in_8bit\)\. .* pip install specserve-plugin-quantised"
+    )
     with pytest.raises(ModelError, match=allowed):
         make_engine(path, plugins=("formats",))
 
@@ -202,42 +179,33 @@ def test_a_broken_archive_is_named(installed, toy_model, tmp_path, content, mess
 @pytest.mark.parametrize(
     ("tensors", "message"),
     [
-        ({f"{DOWN}.scales": torch.ones(5, 64).half()}, r"scales has shape \[5, 64\], but .*qweight says \[5, 128\]"),
-        ({f"{DOWN}.qzeros": torch.zeros(5, 32).int()}, "qzeros has not 127 everywhere"),
-        ({f"{DOWN}.qweight": torch.zeros(80, 128)}, "qweight has type F32; allowed: I32"),
-        ({f"{DOWN}.qweight": torch.zeros(40, 128).int()}, r"scales has shape \[5, 128\], but .* says \[3, 128\]"),
+        ({f"{DOWN}.SCB": torch.ones(320)}, r"SCB has shape \[320\], but .*weight says \[128\]"),
+        ({f"{DOWN}.SCB": torch.ones(128).half()}, "SCB has type F16; allowed: F32"),
+        ({f"{DOWN}.weight": torch.zeros(128, 320)}, "weight has type F32; allowed: I8"),
+        ({f"{DOWN}.weight_format": torch.tensor(1).byte()}, "weight_format is not 0"),
     ],
     ids=str,
 )
 def test_tensors_that_do_not_fit_are_refused_by_name(installed, toy_model, tmp_path, tensors, message):
-    path, _ = write_gptq(toy_model, tmp_path / "gptq", change=lambda: tensors)
+    path, _ = write_int8(toy_model, tmp_path / "int8", change=lambda: tensors)
     with pytest.raises(ModelError, match=message):
         make_engine(path, plugins=("formats",))
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"bits": 4}, "bits must be 8; got 4"),
-        ({"desc_act": True}, "desc_act must be False; got True"),
-        ({"sym": False}, "sym must be True; got False"),
-        ({"group_size": 0}, "group_size must be a number of inputs; got 0"),
-    ],
-    ids=str,
-)
-def test_settings_that_are_not_read_are_refused_by_name(installed, toy_model, tmp_path, settings, message):
-    path, _ = write_gptq(toy_model, tmp_path / "gptq")
+@pytest.mark.parametrize("settings", [{"load_in_8bit": False}, {"load_in_4bit": True}], ids=str)
+def test_settings_that_are_not_read_are_refused_by_name(installed, toy_model, tmp_path, settings):
+    path, _ = write_int8(toy_model, tmp_path / "int8")
     config = json.loads((path / "config.json").read_text())
     config["quantization_config"] |= settings
     (path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ModelError, match=rf"config.json: quantization_config: {message}"):
+    with pytest.raises(ModelError, match=r"config.json: quantization_config: only weights with load_in_8bit = true"):
         make_engine(path, plugins=("formats",))
 
 
 def test_doctor_reads_the_formats(installed, toy_model, tmp_path):
     (row,) = rows_of_weights(Case(EngineConfig(model=str(as_npz(toy_model, tmp_path / "npz"))), None))
     assert (row.status, "F32" in row.found) == ("ok", True)
-    path, _ = write_gptq(toy_model, tmp_path / "gptq")
+    path, _ = write_int8(toy_model, tmp_path / "int8")
     case = Case(EngineConfig(model=str(path)), None)
     (row,) = rows_of_weights(case)
     assert (row.status, "14 I8" in row.found) == ("ok", True)

@@ -36,7 +36,8 @@ GRAPH_FEATURES = {REPLAY: "records steps and replays them"}
 MODEL_FEATURES = {
     "model.family": "serves models of families that the engine does not have itself",
     "model.library": "serves models that another library computes",
-    "model.weights": "reads weights of formats that the engine does not have itself",
+    "model.weights": "reads files of weights in formats that the engine does not have itself",
+    "model.quantised": "reads quantised weights among the tensors of a file",
 }
 """What adds models and changes nothing for others. A plugin works with these unless it declares a conflict; providers
 are default-on."""
