@@ -153,7 +153,7 @@ $(VENV)/.product: $(PRODUCT:%=%/pyproject.toml) | $(VENV)/.torch
 
 # Their Python sources are installed editable; the native modules are built into $(VENV).
 native_sources = plugins/$(1)/pyproject.toml plugins/$(1)/CMakeLists.txt $(shell find plugins/$(1)/native -name '*.[ch]pp')
-PURE := plugins/graphs plugins/cuda plugins/grammar plugins/hybrid_attn plugins/kv_events plugins/lora plugins/tensor_parallel plugins/transformers
+PURE := plugins/graphs plugins/cuda plugins/grammar plugins/hybrid_attn plugins/kv_events plugins/lora plugins/quantised plugins/tensor_parallel plugins/transformers
 NATIVE := $(VENV)/.cpu $(VENV)/.ngram $(VENV)/.adaptive
 $(VENV)/.adaptive: $(call native_sources,adaptive)
 $(VENV)/.cpu: $(call native_sources,cpu)

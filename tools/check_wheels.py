@@ -24,7 +24,7 @@ PROMPT = """\
         self.assertEqual(add("""
 PLUGINS = {
     *("adaptive", "cpu", "cuda", "eagle", "grammar", "graphs", "hybrid_attn", "kv_events", "lora", "ngram"),
-    *("tensor_parallel", "transformers"),
+    *("quantised", "tensor_parallel", "transformers"),
 }
 ACCEPTED = re.compile(r"; [1-9]\d* of \d+ draft tokens accepted$")
 PASSED = WORK / f"passed-{PYTHON}"

@@ -79,6 +79,7 @@ PUBLISHED = tuple(
         "plugins/kv_events",
         "plugins/lora",
         "plugins/ngram",
+        "plugins/quantised",
         "deploy/ray",
         "plugins/tensor_parallel",
         "plugins/transformers",

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from specserve.engine.model_roles import installed_formats
 from specserve.kernels.torch_kernels import TorchKernels
-from specserve.models.loader import load_model
+from specserve.models.loader import ModelLoader
 from specserve.models.projection import BatchRows
 
 if TYPE_CHECKING:
@@ -22,7 +23,9 @@ TILE = 32
 
 
 def load(path: Path, **options) -> DecoderModel:
-    return load_model(path, kernels=TorchKernels(), **options)
+    """By the engine's families, in every format that an installed plugin reads."""
+    loader = ModelLoader(formats=installed_formats())
+    return loader.load(path, kernels=TorchKernels(), **options)
 
 
 def forward(model: DecoderModel, token_ids: Sequence[int]) -> Tensor:

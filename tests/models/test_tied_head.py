@@ -8,12 +8,12 @@ import logging
 import pytest
 import torch
 from changed_files import change_tensors
-from compressed_checkpoints import write_compressed
 from naive_forward import forward, load
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
+from compressed_checkpoints import write_compressed
 from specserve.models.safetensors_header import INDEX, SINGLE
 from specserve_workbench.testing.toy import write_checkpoint
 

@@ -80,6 +80,7 @@ USED_BY_PLUGINS = {
     "specserve_kv_events": "api specserve_server",
     "specserve_lora": "api specserve_server",
     "specserve_ngram": "api specserve_server",
+    "specserve_quantised": "api",
     "specserve_tensor_parallel": "api",
     "specserve_transformers": "api",
     "repeat_plugin": "api",

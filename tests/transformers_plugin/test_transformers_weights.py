@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 from architectures import change, write_model
-from compressed_checkpoints import write_compressed
 from runs import PROMPTS, greedy, options_of
 from safetensors.torch import load_file, save_file
 
+from compressed_checkpoints import write_compressed
 from specserve.errors import ModelError
 from specserve_workbench.testing.engines import make_engine, run
 from specserve_workbench.testing.requests import toy_request
@@ -96,8 +96,8 @@ def test_a_head_that_the_file_holds_twice_is_read_once(tmp_path):
 def test_quantised_weights_are_those_of_the_engines_own_family(tmp_path, kernels):
     source = write_checkpoint(tmp_path / "source", architecture="llama")
     path = write_compressed(source, tmp_path / "model")
-    own = run(path, REQUESTS, plugins=("cpu",) if kernels == "cpu" else ())
-    theirs = run(path, REQUESTS, **options_of(kernels))
+    own = run(path, REQUESTS, plugins=("quantised", *(("cpu",) if kernels == "cpu" else ())))
+    theirs = run(path, REQUESTS, **options_of(kernels, "quantised"))
     assert theirs.tokens() == own.tokens()
 
 

@@ -1,5 +1,6 @@
 """Models: families, formats of weights, decoders as data, draft heads, and passes over their layers."""
 
+from specserve.engine.model_roles import installed_formats
 from specserve.inference import inference
 from specserve.kernels.torch_kernels import TorchKernels
 from specserve.models.config import ModelConfig, Multipliers, SwigluClamp
@@ -82,6 +83,7 @@ __all__ = [
     "forward_pass",
     "in_tiles",
     "inference",
+    "installed_formats",
     "numbers_of",
     "rotary_table",
     "supported_length",

@@ -5,8 +5,7 @@ Knows nothing of what reads a model; `specserve.engine.roles` has the hooks that
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from specserve.config import EngineConfig
 from specserve.errors import PluginError
 from specserve.guards.family import GuardedFamily
 from specserve.guards.library import GuardedLibrary
@@ -15,12 +14,12 @@ from specserve.models.family import ModelFamily
 from specserve.models.library import ModelLibrary
 from specserve.models.part import WHOLE_MODEL, ModelPart
 from specserve.models.weight_format import QuantMethod, WeightFiles, WeightFormat
+from specserve.plugins.discovery import discover
+from specserve.plugins.host import PluginHost
 from specserve.plugins.interface_checks import as_list, check_extends, check_members, check_type
 from specserve.plugins.loaded_plugin import BUILTIN
 
-if TYPE_CHECKING:
-    from specserve.config import EngineConfig
-    from specserve.plugins.host import PluginHost
+READ_WEIGHTS = {"model.weights", "model.quantised"}
 
 
 def collect_families(config: EngineConfig, host: PluginHost) -> list[ModelFamily]:
@@ -56,6 +55,14 @@ def collect_formats(config: EngineConfig, host: PluginHost) -> list[WeightFormat
             refuse_two(owners, owner, found, each.name)
             formats.append(each if owner == BUILTIN else guarded(owner, each))
     return formats
+
+
+def installed_formats() -> list[WeightFormat]:
+    """Those that installed plugins read, and the engine's: for files beside the model, such as those of a draft head,
+    which are read before an engine is made, and by commands that make none. Raises PluginError."""
+    names = [name for name, plugin in discover().items() if READ_WEIGHTS & {*plugin.provides}]
+    config = EngineConfig(model="", plugins=tuple(names), default_plugins=False)
+    return collect_formats(config, PluginHost.start(config))
 
 
 def collect_libraries(config: EngineConfig, host: PluginHost) -> list[ModelLibrary]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from specserve.errors import ModelError
-from specserve.models.formats.compressed_tensors import CompressedTensors
-from specserve.models.formats.mxfp4 import Mxfp4
 from specserve.models.formats.safetensors import Safetensors
 from specserve.models.weight_files import weight_files
 from specserve.models.weight_format import DOWNLOAD_AGAIN, QuantMethod
@@ -17,7 +15,9 @@ if TYPE_CHECKING:
 
     from specserve.models.weight_format import WeightFormat, WeightSource
 
-BUILT_IN: tuple[WeightFormat, ...] = (Safetensors(), CompressedTensors(), Mxfp4())
+BUILT_IN: tuple[WeightFormat, ...] = (Safetensors(),)
+BY_QUANTISED = ("gptq", "awq", "compressed-tensors", "mxfp4")
+"""Methods that the plugin of that name reads."""
 
 
 def open_weights(
@@ -42,6 +42,7 @@ def quant_method(quantization: Mapping[str, Any], formats: Sequence[WeightFormat
         return methods[name]
     allowed = " or ".join(f"{each.name}{f' ({each.reads})' if each.reads else ''}" for each in methods.values())
     raise ModelError(
-        f"{where}: quantised weights: quant_method must be {allowed}; got {name!r}. Use such a checkpoint, or the "
-        "unquantised one."
+        f"{where}: quantised weights of quant_method {name!r}; allowed: {allowed or 'none without a plugin'}. The "
+        f"plugin quantised reads {', '.join(BY_QUANTISED)}: pip install specserve-plugin-quantised, and do not switch "
+        "it off. Or use the unquantised checkpoint."
     )

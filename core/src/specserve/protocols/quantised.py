@@ -29,7 +29,7 @@ class Factors(NamedTuple):
     @property
     def groups_of_unit(self) -> int:
         """m"""
-        return self.steps.shape[1] // self.units.shape[1]
+        return self.steps.shape[-1] // self.units.shape[-1]
 
 
 class QuantisedWeight(NamedTuple):
@@ -37,7 +37,8 @@ class QuantisedWeight(NamedTuple):
     the sum are rounded to float32."""
 
     integers: Tensor
-    """[out, in] int8."""
+    """[out, in] int8; of a stack of matrices, as some files have those of experts, [..., out, in], and so its other
+    tensors."""
     scales: Tensor | Factors
     """[out, groups] float32."""
     group_size: int
@@ -57,7 +58,7 @@ class QuantisedWeight(NamedTuple):
     @property
     def num_groups(self) -> int:
         """Of each output."""
-        return (self.scales.steps if isinstance(self.scales, Factors) else self.scales).shape[1]
+        return (self.scales.steps if isinstance(self.scales, Factors) else self.scales).shape[-1]
 
     def dense(self) -> Tensor:
         """The weight itself, rounded to the model's dtype: [out, in]."""
@@ -68,7 +69,7 @@ class QuantisedWeight(NamedTuple):
 
     def by_input(self, numbers: Tensor | Factors) -> Tensor:
         """numbers: `scales` or `offsets`; those of every input: [out, in] float32."""
-        return numbers_of(numbers).repeat_interleave(self.group_size, 1)[:, : self.integers.shape[1]]
+        return numbers_of(numbers).repeat_interleave(self.group_size, -1)[..., : self.integers.shape[-1]]
 
     def on(self, device: torch.device) -> QuantisedWeight:
         return self.mapped(lambda tensor: tensor.to(device))
@@ -114,7 +115,7 @@ def numbers_of(numbers: Tensor | Factors) -> Tensor:
     """Scales or offsets: [out, groups] float32."""
     if not isinstance(numbers, Factors):
         return numbers
-    return numbers.units.repeat_interleave(numbers.groups_of_unit, 1) * numbers.steps
+    return numbers.units.repeat_interleave(numbers.groups_of_unit, -1) * numbers.steps
 
 
 def changed(numbers: Tensor | Factors, change: Callable[[Tensor], Tensor]) -> Tensor | Factors:

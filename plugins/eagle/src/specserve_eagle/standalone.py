@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from specserve.api import DraftLayers, ModelError
 from specserve.api.models import DraftHead, supported_length
-from specserve.models.loader import load_model
+from specserve.models.loader import ModelLoader
 from specserve.models.read_config import read_config
+from specserve_eagle.checkpoints.stored import formats_for
 from specserve_eagle.draft_model import DraftModel
 
 if TYPE_CHECKING:
@@ -27,7 +28,10 @@ def load_standalone(path: Path, config: EngineConfig, target: ServedModel, looka
             f"{model_config.vocab_size}. Choose a draft model of the same family as {config.model}."
         )
     length = min(target.max_model_len, supported_length(model_config))
-    model = load_model(path, kernels=target.kernels, dtype=config.dtype, device=config.device, max_model_len=length)
+    loader = ModelLoader(formats=formats_for(model_config.quantization))
+    model = loader.load_decoder(
+        path, kernels=target.kernels, dtype=config.dtype, device=config.device, max_model_len=length
+    )
     for projection in model.projections.values():
         projection.finalize(model.kernels)
     layers = DraftLayers(

@@ -81,7 +81,7 @@ class GptOss(ModelFamily):
 
     def stored_as(self, config: ModelConfig) -> Mapping[str, StoredAs]:
         """A layer's experts are one tensor, gates and ups in turns. Weights of 16 bits are [in, out]; those of four
-        bits, as `specserve.models.formats.mxfp4` reads them, [out, in]."""
+        bits, as the plugin quantised reads them, [out, in]."""
         assert config.experts is not None, "every layer has experts"
         across, found = config.quantization is None, {}
         for layer in range(config.num_layers):

@@ -12,7 +12,6 @@ import msgspec
 
 from specserve.api import ModelError
 from specserve.api.files import convert, read_json
-from specserve.models.open_weights import open_weights
 from specserve.models.read_config import parse_config
 from specserve_eagle.checkpoints.against_target import ANOTHER_TARGET, check_target
 from specserve_eagle.checkpoints.detect import kind_of
@@ -20,6 +19,7 @@ from specserve_eagle.checkpoints.family import family_of, refuse_unsupported
 from specserve_eagle.checkpoints.head_config import HeadConfig
 from specserve_eagle.checkpoints.hidden_layers import hidden_layers
 from specserve_eagle.checkpoints.layout import layout_of
+from specserve_eagle.checkpoints.stored import open_stored
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +39,7 @@ def read_head_config(path: Path, target: ModelConfig) -> HeadConfig:
     kind = kind_of(path)
     if kind == "standalone":
         raise ModelError(f"{path} is a whole model, not a head: {where} has no draft head beside its layers.")
-    names = frozenset(open_weights(path, raw.get("quantization_config")).tensors)
+    names = frozenset(open_stored(path, raw.get("quantization_config")).tensors)
     layout = layout_of(names, kind)
     if layout is None:
         raise ModelError(f"{path}: {where} describes an MTP head, but no tensor is eh_proj, mtp.fc or mtp_layers.0.*.")

@@ -11,8 +11,8 @@ from specserve.api import ModelError
 from specserve.api.files import read_json
 from specserve.models.directory_kinds import refuse_other_kinds
 from specserve.models.families import ARCHITECTURES
-from specserve.models.open_weights import open_weights
 from specserve_eagle.checkpoints.layout import HeadKind, layout_of
+from specserve_eagle.checkpoints.stored import open_stored
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +28,7 @@ def kind_of(path: Path) -> DraftKind:
     if not (path / "config.json").exists():
         refuse_other_kinds(path, str(path))
     raw = read_json(path / "config.json")
-    names = frozenset(open_weights(path, raw.get("quantization_config")).tensors)
+    names = frozenset(open_stored(path, raw.get("quantization_config")).tensors)
     if (kind := _declared(raw, path) or _by_names(names)) is not None:
         return kind
     if "model.embed_tokens.weight" in names and any(name in ARCHITECTURES for name in architectures(raw)):

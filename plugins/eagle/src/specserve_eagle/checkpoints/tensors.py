@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from specserve.api import ModelError
 from specserve.api.models import FLOATS, dense, expect
 from specserve.models.checkpoint import Checkpoint
-from specserve.models.open_weights import open_weights
 from specserve_eagle.checkpoints.layout import WITHIN_TARGET, layout_of
+from specserve_eagle.checkpoints.stored import open_stored
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,7 +89,7 @@ class HeadCheckpoint:
 
 def open_head(path: Path, config: HeadConfig) -> HeadCheckpoint:
     """The head's checkpoint in directory `path`, checked from its headers. Raises ModelError."""
-    source = open_weights(path, config.quantization)
+    source = open_stored(path, config.quantization)
     layout = layout_of(frozenset(source.tensors), config.kind)
     assert layout is not None, "read_head_config found the layout"
     return HeadCheckpoint(source, config, layout)

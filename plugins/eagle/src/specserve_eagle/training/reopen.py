@@ -14,11 +14,11 @@ from specserve.api import ConfigError, ModelError
 from specserve.api.models import dense
 from specserve.models.checkpoint import Checkpoint
 from specserve.models.loader import check_tensors
-from specserve.models.open_weights import open_weights
 from specserve.models.read_config import read_config
 from specserve.models.tied_head import tied_as_stored
 from specserve_eagle.checkpoints import draft_ids, kind_of, open_head, read_head_config
 from specserve_eagle.checkpoints.layout import LAYER_PARTS
+from specserve_eagle.checkpoints.stored import open_stored
 from specserve_eagle.training.heads import Eagle1Head, Eagle3Head, MtpHead
 from specserve_eagle.training.modules import HeadShape
 from specserve_eagle.training.standalone import DraftLlama
@@ -101,7 +101,7 @@ def refuse_other_arithmetic(config: HeadConfig, checkpoint: HeadCheckpoint, targ
 def reopen_standalone(path: Path, target: Target) -> DraftLlama:
     config = read_config(path)
     refuse_other_model(path, config, target.config)
-    checkpoint = Checkpoint(open_weights(path, config.quantization))
+    checkpoint = Checkpoint(open_stored(path, config.quantization))
     config = tied_as_stored(config, checkpoint, target.model.dtype)
     shapes = check_tensors(config, checkpoint)
     model = DraftLlama(config.vocab_size, HeadShape.of(config), config.num_layers, tied=config.tied)

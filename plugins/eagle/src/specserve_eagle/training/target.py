@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 
 from specserve.api import ModelError
-from specserve.api.models import NO_BATCH, TorchKernels
-from specserve.models.loader import load_model
+from specserve.api.models import NO_BATCH, TorchKernels, installed_formats
+from specserve.models.loader import ModelLoader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +52,8 @@ class Target:
     def load(
         cls, path: Path, device: str, dtype: str = "auto", on_progress: Callable[[int, int], None] | None = None
     ) -> Target:
-        return cls(load_model(path, kernels=TorchKernels(), dtype=dtype, device=device, on_progress=on_progress))
+        loader = ModelLoader(formats=installed_formats(), on_progress=on_progress)
+        return cls(loader.load_decoder(path, kernels=TorchKernels(), dtype=dtype, device=device, max_model_len=None))
 
     @torch.no_grad()
     def features(self, ids: Tensor, layers: tuple[int, ...]) -> Features:

@@ -11,9 +11,11 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
+from specserve.engine.model_roles import installed_formats
 from specserve.errors import ModelError
-from specserve.models.formats.mxfp4 import unpacked
 from specserve.models.open_weights import open_weights
+from specserve.protocols.quantised import QuantisedWeight
+from specserve_quantised.mxfp4 import unpacked
 from specserve_workbench.testing.engines import run
 from specserve_workbench.testing.requests import varied_requests
 from specserve_workbench.testing.toy import write_checkpoint
@@ -51,25 +53,25 @@ def write_both(path):
 def test_numbers_are_those_of_transformers():
     blocks, scales = packed(3, 10, 96, 0)
     theirs = convert_moe_packed_tensors(blocks, scales)  # [experts, in, out]
-    assert torch.equal(unpacked(blocks, scales), theirs.mT)
-    assert unpacked(torch.tensor([[0x21] * 16]).to(torch.uint8), torch.tensor([128]).to(torch.uint8))[:4].tolist() == [
-        *(1.0, 2.0, 1.0, 2.0)
-    ], "0.5 and 1, the lower half of a byte first, times 2"
+    assert torch.equal(unpacked(blocks, scales).dense(), theirs.float().mT)
+    one = unpacked(torch.tensor([[0x21] * 16]).to(torch.uint8), torch.tensor([128]).to(torch.uint8))
+    assert one.dense()[:4].tolist() == [1.0, 2.0, 1.0, 2.0], "0.5 and 1, the lower half of a byte first, times 2"
 
 
 def test_the_smallest_and_largest_scales_are_exact_and_the_last_is_no_number():
     blocks = torch.full((3, 16), 0x77, dtype=torch.uint8)
-    got = unpacked(blocks, torch.tensor([0, 254, 255], dtype=torch.uint8)).view(3, 32)[:, 0]
+    got = unpacked(blocks, torch.tensor([0, 254, 255], dtype=torch.uint8)).dense().view(3, 32)[:, 0]
     assert got[:2].double().tolist() == [6.0 * 2.0**-127, float("inf")]
     assert got[2].isnan()
 
 
 def test_experts_are_read_in_any_order(tmp_path):
     four, full = write_both(tmp_path)
-    source, wide = open_weights(four, QUANTIZATION), load_file(full / "model.safetensors")
+    source, wide = open_weights(four, QUANTIZATION, installed_formats()), load_file(full / "model.safetensors")
     for expert in (2, 2, 0, 1, 2):
         read = source.read(NAME, slice(expert, expert + 1))
-        assert torch.equal(read, wide[NAME][expert : expert + 1].mT)
+        assert isinstance(read, QuantisedWeight)
+        assert torch.equal(read.dense(), wide[NAME][expert : expert + 1].mT.float())
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -86,11 +88,18 @@ def test_the_logits_are_those_of_transformers(tmp_path):
     torch.testing.assert_close(forward(load(four, dtype="float32"), PROMPT), expected, atol=2e-4, rtol=0)
 
 
-@pytest.mark.parametrize("plugins", [(), ("cpu",)], ids=["torch", "cpu"])
-def test_it_is_served(tmp_path, plugins):
+def test_it_is_served(tmp_path):
     four, full = write_both(tmp_path)
     requests = varied_requests(4)
-    assert run(four, requests, plugins=plugins).decided() == run(full, requests, plugins=plugins).decided()
+    assert run(four, requests, plugins=("quantised",)).decided() == run(full, requests).decided()
+
+
+def test_native_kernels_serve_it(tmp_path):
+    """They add in another order where they keep the integers."""
+    four, full = write_both(tmp_path)
+    requests = varied_requests(4)
+    ours = run(four, requests, plugins=("quantised", "cpu"), dtype="float32")
+    assert ours.tokens() == run(full, requests, plugins=("cpu",), dtype="float32").tokens()
 
 
 BLOCKS, SCALES = f"{NAME}_blocks", f"{NAME}_scales"

@@ -1,4 +1,4 @@
-"""Which settings of `quantization_config` are read, of checkpoints that compressed-tensors wrote: W8A16 and W8A8.
+"""Which settings of `quantization_config` are read, of checkpoints that compressed-tensors wrote: W4A16, W8A16, W8A8.
 
 What is not read is refused by name, never ignored. Knows nothing about tensors.
 """
@@ -9,20 +9,30 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from specserve.errors import ModelError
-from specserve_checks.wrong_values import convert
+from specserve.api import ModelError
+from specserve.api.files import convert
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from specserve.protocols.quantised import Activations
+    from specserve.api.models import Activations
 
-FORMATS = ("pack-quantized", "int-quantized")
+PLAIN = "int-quantized"
+FORMATS = ("pack-quantized", PLAIN)
 ALLOWED = (
-    "symmetric integers of 8 bits: per channel or group of inputs with activations that are not quantised (W8A16), or "
-    "per channel with symmetric activations of 8 bits, dynamic, per token (W8A8)"
+    "integers of 4 or 8 bits, per channel or group of inputs, with activations that are not quantised (W4A16, W8A16), "
+    "or symmetric ones of 8 bits per channel with symmetric activations of 8 bits, dynamic, per token (W8A8)"
 )
 OTHERWISE = "Use such a checkpoint, or the unquantised one."
+
+
+class Scheme(NamedTuple):
+    """How a map may be quantised."""
+
+    bits: int
+    group_size: int | None
+    """Inputs that share a scale; None for all of an output's."""
+    symmetric: bool
 
 
 class Layout(NamedTuple):
@@ -30,8 +40,8 @@ class Layout(NamedTuple):
 
     format: str
     """One of FORMATS."""
-    group_sizes: tuple[int | None, ...]
-    """Inputs that may share a scale; None for all of an output's."""
+    schemes: tuple[Scheme, ...]
+    """Each map has one of these: its tensors say which."""
     activations: Activations
     """What quantised maps are multiplied by."""
 
@@ -44,16 +54,21 @@ class QuantizationArgs(msgspec.Struct, frozen=True, kw_only=True):
     symmetric: bool = True
     strategy: str | None = None
 
-    def unreadable(self, what: str) -> str:
-        """The settings that are not read, for weights and activations alike; empty if all are."""
-        if self.num_bits != 8 or self.type != "int":
+    def unreadable(self, what: str, allowed: tuple[int, ...] = (8,), *, zeros: bool = False) -> str:
+        """The settings that are not read, for weights and activations alike; empty if all are. allowed: numbers of
+        bits; zeros: whether zero points are read."""
+        if self.num_bits not in allowed or self.type != "int":
             return f"{what} of {self.num_bits} bits, type {self.type!r}"
-        return "" if self.symmetric else f"{what} that are not symmetric"
+        return "" if self.symmetric or zeros else f"{what} that are not symmetric"
 
 
 class WeightArgs(QuantizationArgs, frozen=True, kw_only=True):
     group_size: int | None = None
     dynamic: bool = False
+
+    @property
+    def scheme(self) -> Scheme:
+        return Scheme(self.num_bits, self.group_size if self.strategy == "group" else None, self.symmetric)
 
 
 class ActivationArgs(QuantizationArgs, frozen=True, kw_only=True):
@@ -84,12 +99,12 @@ def read_layout(settings: Mapping[str, Any], where: str) -> Layout:
         QuantizationConfig,
         lambda wrong: ModelError(f"{where}: quantization_config: {wrong} Correct the file or download it again."),
     )
-    sizes: list[int | None] = []
+    schemes: list[Scheme] = []
     for name, group in config.config_groups.items():
         if problem := unreadable(config, group):
             raise ModelError(f"{where}: quantization_config, {name}: {problem}; what is read is {ALLOWED}. {OTHERWISE}")
-        sizes.append(group.weights.group_size if group.weights.strategy == "group" else None)
-    if not sizes:
+        schemes.append(group.weights.scheme)
+    if not schemes:
         raise ModelError(f"{where}: quantization_config has no config_groups. Correct the file or download it again.")
     rounded = {group.input_activations is not None for group in config.config_groups.values()}
     if len(rounded) > 1:
@@ -97,7 +112,7 @@ def read_layout(settings: Mapping[str, Any], where: str) -> Layout:
             f"{where}: quantization_config: some config_groups quantise activations and some do not; what is read is "
             f"{ALLOWED}, the same in all. {OTHERWISE}"
         )
-    return Layout(config.format, tuple(dict.fromkeys(sizes)), "int8" if any(rounded) else "auto")
+    return Layout(config.format, tuple(dict.fromkeys(schemes)), "int8" if any(rounded) else "auto")
 
 
 def unreadable(config: QuantizationConfig, group: ConfigGroup) -> str:
@@ -105,7 +120,8 @@ def unreadable(config: QuantizationConfig, group: ConfigGroup) -> str:
     weights, kind = group.weights, group.format or config.format
     if kind not in FORMATS or kind != config.format:
         return f"format {kind!r}"
-    if problem := weights.unreadable("weights"):
+    packed = kind != PLAIN
+    if problem := weights.unreadable("weights", (4, 8) if packed else (8,), zeros=packed):
         return problem
     if weights.dynamic:
         return "weights that are quantised dynamically"
@@ -127,6 +143,10 @@ def unreadable_activations(inputs: ActivationArgs, weights: WeightArgs) -> str:
         return problem
     if inputs.dynamic is not True or inputs.strategy != "token":
         return f"activations with dynamic = {inputs.dynamic!r} and strategy {inputs.strategy!r}"
+    if weights.num_bits != 8 or not weights.symmetric:
+        return (
+            f"quantised activations with {'' if weights.symmetric else 'asymmetric '}weights of {weights.num_bits} bits"
+        )
     return (
         "" if weights.strategy == "channel" else f"quantised activations with weights of strategy {weights.strategy!r}"
     )

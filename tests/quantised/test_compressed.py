@@ -6,17 +6,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
-from compressed_checkpoints import DYNAMIC, config_of, packed, write_compressed
 from safetensors.torch import load_file, save_file
 
+from compressed_checkpoints import DYNAMIC, config_of, packed, write_compressed
+from specserve.engine.model_roles import installed_formats
 from specserve.errors import ModelError
 from specserve.kernels.torch_kernels import TorchKernels
 from specserve.models.family import ModelFamily, StoredAs
-from specserve.models.formats.compressed_settings import Layout, read_layout
-from specserve.models.loader import ModelLoader, load_model
+from specserve.models.loader import ModelLoader
 from specserve.models.open_weights import open_weights
 from specserve.models.quantised import dense as dense_weight
 from specserve.protocols.quantised import QuantisedWeight
+from specserve_quantised.compressed_settings import Layout, Scheme, read_layout
 from specserve_workbench.testing.drafters import NoisyDrafter
 from specserve_workbench.testing.engines import assert_lossless, make_engine, run, run_requests
 from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests
@@ -34,11 +35,12 @@ PROMPT = tuple(range(7, 47))
 
 def prompt_logprobs(path: Path, **options: object) -> list[float]:
     request = toy_request("a", PROMPT, max_tokens=1, prompt_logprobs=0)
+    options = {"plugins": ("quantised",)} | options
     return [entry.logprob for entry in run(path, [request], **options).outputs["a"].prompt_logprobs]
 
 
 @each_form
-@pytest.mark.parametrize("plugins", [(), ("cpu",)], ids=["torch", "cpu"])
+@pytest.mark.parametrize("plugins", [("quantised",), ("quantised", "cpu")], ids=["torch", "cpu"])
 def test_the_model_is_that_of_the_weights_they_stand_for(
     tmp_path: Path, kind: str, group_size: int | None, plugins: tuple[str, ...]
 ) -> None:
@@ -62,7 +64,7 @@ def test_the_cpu_kernels_keep_the_integers(tmp_path: Path, kind: str, dtype: str
     group_size = {"int8": None, "int8-g64": 64}[kind]
     source = write_checkpoint(tmp_path / "source", dtype=dtype)
     path = write_compressed(source, tmp_path / "compressed", group_size=group_size, leave=())
-    options = {"plugins": ("cpu",), "dtype": dtype}
+    options = {"plugins": ("quantised", "cpu"), "dtype": dtype}
     theirs = run(path, varied_requests(8), **options)
     ours = run(source, varied_requests(8), plugin_options={"cpu": {"weights": kind}}, **options)
     assert theirs.decided() == ours.decided()
@@ -72,18 +74,18 @@ def test_the_cpu_kernels_round_activations_where_the_checkpoint_says_so(toy_mode
     """They compute what the options give for the unquantised model, to the last bit."""
     compressed = {"kind": "int-quantized", "leave": ()}
     path = write_compressed(toy_model, tmp_path / "w8a8", activations=DYNAMIC, **compressed)
-    theirs = run(path, varied_requests(8), plugins=("cpu",))
+    theirs = run(path, varied_requests(8), plugins=("quantised", "cpu"))
     cpu = {"weights": "int8", "activations": "int8"}
-    ours = run(toy_model, varied_requests(8), plugins=("cpu",), plugin_options={"cpu": cpu})
+    ours = run(toy_model, varied_requests(8), plugins=("quantised", "cpu"), plugin_options={"cpu": cpu})
     assert theirs.decided() == ours.decided()
     weights_only = write_compressed(toy_model, tmp_path / "w8a16", **compressed)
-    in_dtype = run(weights_only, varied_requests(8), plugins=("cpu",))
+    in_dtype = run(weights_only, varied_requests(8), plugins=("quantised", "cpu"))
     assert theirs.decided() != in_dtype.decided()
     # other kernels multiply in the model's dtype
     assert prompt_logprobs(path) == prompt_logprobs(weights_only)
 
 
-@pytest.mark.parametrize("plugins", [(), ("cpu",)], ids=["torch", "cpu"])
+@pytest.mark.parametrize("plugins", [("quantised",), ("quantised", "cpu")], ids=["torch", "cpu"])
 def test_drafts_are_lossless_with_rounded_activations(
     toy_model: Path, tmp_path: Path, plugins: tuple[str, ...]
 ) -> None:
@@ -92,7 +94,7 @@ def test_drafts_are_lossless_with_rounded_activations(
 
 
 @each_form
-@pytest.mark.parametrize("plugins", [(), ("cpu",)], ids=["torch", "cpu"])
+@pytest.mark.parametrize("plugins", [("quantised",), ("quantised", "cpu")], ids=["torch", "cpu"])
 def test_drafts_are_lossless(
     toy_model: Path, tmp_path: Path, kind: str, group_size: int | None, plugins: tuple[str, ...]
 ) -> None:
@@ -115,7 +117,7 @@ def test_maps_that_are_not_quantised_may_stand_among_those_that_are(toy_model: P
     path = write_compressed(toy_model, tmp_path / "compressed", leave=leave)
     dense = write_compressed(toy_model, tmp_path / "dense", leave=leave, dense=True)
     assert prompt_logprobs(path) == pytest.approx(prompt_logprobs(dense), abs=1e-5)
-    projections = load_model(path, kernels=TorchKernels()).projections
+    projections = ModelLoader(formats=installed_formats()).load(path, kernels=TorchKernels()).projections
     quantised = {name for name, p in projections.items() if isinstance(p.stored(), QuantisedWeight)}
     assert quantised == {
         "layers.0.o_proj", "layers.0.gate_up_proj", "layers.0.down_proj", "layers.1.o_proj", "layers.1.down_proj"
@@ -142,7 +144,9 @@ def test_a_matrix_that_a_family_stores_for_two_may_be_quantised(
     loaded = {}
     for dense in (False, True):
         path = write_compressed(source, tmp_path / str(dense), kind=kind, group_size=group_size, dense=dense)
-        loaded[dense] = ModelLoader(families=(Fused(),)).load(path, kernels=TorchKernels()).projections
+        loaded[dense] = (
+            ModelLoader(families=(Fused(),), formats=installed_formats()).load(path, kernels=TorchKernels()).projections
+        )
     for name, projection in loaded[False].items():
         weight = projection.stored()
         assert isinstance(weight, QuantisedWeight) == (name != "lm_head")
@@ -177,7 +181,8 @@ def test_a_weight_is_its_integers_times_their_scales() -> None:
 
 def test_progress_ends_at_the_size_of_the_file(toy_model: Path, tmp_path: Path) -> None:
     path, seen = write_compressed(toy_model, tmp_path / "compressed"), []
-    load_model(path, kernels=TorchKernels(), on_progress=lambda done, total: seen.append((done, total)))
+    loader = ModelLoader(formats=installed_formats(), on_progress=lambda done, total: seen.append((done, total)))
+    loader.load(path, kernels=TorchKernels())
     total = sum(tensor.nbytes for tensor in load_file(path / "model.safetensors").values())
     assert seen[-1] == (total, total)
     assert all(done < total for done, total in seen[:-1])
@@ -189,11 +194,12 @@ ROUNDED_GROUP = config_of("int-quantized", None, DYNAMIC)["config_groups"]["grou
 
 
 @pytest.mark.parametrize(("config", "message"), [
-    ({"quant_method": "gptq", "bits": 8}, r"quant_method must be compressed-tensors.*W8A16.*got 'gptq'"),
-    (config_of("pack-quantized", None, num_bits=4), "weights of 4 bits, type 'int'"),
+    ({"quant_method": "hqq"}, r"of quant_method 'hqq'; allowed: compressed-tensors \(.*W8A16.* or gptq .* or awq"),
+    (config_of("pack-quantized", None, num_bits=3), "weights of 3 bits, type 'int'"),
+    (config_of("int-quantized", None, num_bits=4), "weights of 4 bits, type 'int'"),
     (config_of("float-quantized", None, type="float"), "format 'float-quantized'"),
     (config_of("int-quantized", None, type="float"), "weights of 8 bits, type 'float'"),
-    (config_of("pack-quantized", None, symmetric=False), "weights that are not symmetric"),
+    (config_of("int-quantized", None, symmetric=False), "weights that are not symmetric"),
     (config_of("pack-quantized", None, strategy="tensor"), "strategy 'tensor'"),
     (config_of("pack-quantized", None, strategy="group"), "strategy 'group' with groups of None"),
     (config_of("pack-quantized", None, num_bits="eight"), r'\.num_bits: must be an integer; got "eight"\. Correct'),
@@ -216,7 +222,7 @@ ROUNDED_GROUP = config_of("int-quantized", None, DYNAMIC)["config_groups"]["grou
 ], ids=lambda value: value if isinstance(value, str) else "")  # fmt: skip
 def test_what_is_not_read_is_refused_by_name(toy_model: Path, config: dict[str, object], message: str) -> None:
     with pytest.raises(ModelError, match=rf"config\.json: .*{message}"):
-        open_weights(toy_model, config)
+        open_weights(toy_model, config, installed_formats())
 
 
 @pytest.mark.parametrize(("change", "message"), [
@@ -231,7 +237,6 @@ def test_what_is_not_read_is_refused_by_name(toy_model: Path, config: dict[str, 
     ({"weight_shape": torch.tensor([128, 319])}, r"down_proj.weight has shape \[128, 319\], but config.json says"),
     ({"weight": torch.ones(128, 320)}, "down_proj.weight is there twice, packed and not"),
     ({"weight_zero_point": torch.zeros(128, 5)}, "weight_zero_point changes what weights mean"),
-    ({"weight_g_idx": torch.zeros(320)}, "weight_g_idx changes what weights mean"),
 ], ids=lambda value: value if isinstance(value, str) else "")  # fmt: skip
 def test_tensors_that_do_not_fit_are_refused_by_name(
     toy_model: Path, tmp_path: Path, change: dict[str, torch.Tensor | None], message: str
@@ -245,14 +250,14 @@ def test_tensors_that_do_not_fit_are_refused_by_name(
             tensors[full] = tensor
     save_file(tensors, path / "model.safetensors")
     with pytest.raises(ModelError, match=message):
-        load_model(path, kernels=TorchKernels())
+        ModelLoader(formats=installed_formats()).load(path, kernels=TorchKernels())
 
 
 def test_a_sparsity_config_that_says_dense_changes_nothing() -> None:
     plain, dense = (
         read_layout(BASE | more, "config.json") for more in ({}, {"sparsity_config": {"format": "dense", "ignore": []}})
     )
-    assert plain == dense == Layout("pack-quantized", (64,), "auto")
+    assert plain == dense == Layout("pack-quantized", (Scheme(8, 64, True),), "auto")
 
 
 def test_an_engine_serves_them_with_its_default_plugins(toy_model: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Weights of four bits with a scale for every 32, as gpt-oss's checkpoints have those of experts; read in 16 bits.
+"""Weights of four bits with a scale for every 32, as gpt-oss's checkpoints have those of experts.
 
 A number is one of sixteen, times a power of two (Open Compute Project, Microscaling Formats 1.0, 2023). Owns the names
 and shapes of these tensors; knows nothing of experts.
@@ -10,21 +10,20 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from specserve.errors import ModelError
-from specserve.models.quantised import dense
-from specserve.models.weight_format import ALL_ROWS, QuantMethod, StoredTensor, WeightSource, expect
+from specserve.api import ModelError
+from specserve.api.models import ALL_ROWS, QuantisedWeight, QuantMethod, StoredTensor, WeightSource, dense, expect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from torch import Tensor
 
-    from specserve.protocols.quantised import QuantisedWeight
-
 BLOCKS, SCALES = "_blocks", "_scales"
-BYTES = 16
-"""Of the 32 numbers that share a scale. The lower half of a byte comes first."""
-VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0)
+GROUP = 32
+BYTES = GROUP // 2
+"""Of the numbers that share a scale. The lower half of a byte comes first."""
+DOUBLED = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
+"""The sixteen numbers, times two, so that they are integers."""
 BIAS, NOT_A_NUMBER = 127, 255
 """Of a scale, which is an exponent."""
 
@@ -43,7 +42,7 @@ class Mxfp4Source(WeightSource):
     def __init__(self, stored: WeightSource) -> None:
         self.path, self.stored = stored.path, stored
         tensors = dict(stored.tensors)
-        self.packed = [name.removesuffix(BLOCKS) for name in stored.tensors if name.endswith(BLOCKS)]
+        self.packed = {name.removesuffix(BLOCKS) for name in stored.tensors if name.endswith(BLOCKS)}
         for name in self.packed:
             blocks = tensors.pop(f"{name}{BLOCKS}")
             scales = self.stored.find(f"{name}{SCALES}")
@@ -54,14 +53,15 @@ class Mxfp4Source(WeightSource):
                 )
             expect(scales, f"{name}{SCALES}", blocks.shape[:-1], ("U8",), f"{name}{BLOCKS}")
             del tensors[f"{name}{SCALES}"]
-            shape = (*blocks.shape[:-2], 2 * BYTES * blocks.shape[-2])
-            tensors[name] = StoredTensor(shape, "BF16", blocks.num_bytes + scales.num_bytes, blocks.file)
+            shape = (*blocks.shape[:-2], GROUP * blocks.shape[-2])
+            num_bytes = blocks.num_bytes + scales.num_bytes
+            tensors[name] = StoredTensor(shape, "MXFP4", num_bytes, blocks.file, quantised=True)
         self.tensors = tensors
-        self._latest: tuple[str, slice, Tensor] | None = None
+        self._latest: tuple[str, slice, QuantisedWeight] | None = None
         """Gates and ups are asked for one after the other, and lie in the same tensor."""
 
     def read(self, name: str, rows: slice = ALL_ROWS) -> Tensor | QuantisedWeight:
-        if f"{name}{BLOCKS}" not in self.stored.tensors:
+        if name not in self.packed:
             return self.stored.read(name, rows)
         if self._latest is None or self._latest[:2] != (name, rows):
             blocks, scales = (dense(self.stored.read(f"{name}{kind}", rows)) for kind in (BLOCKS, SCALES))
@@ -69,12 +69,11 @@ class Mxfp4Source(WeightSource):
         return self._latest[2]
 
 
-def unpacked(blocks: Tensor, scales: Tensor) -> Tensor:
-    """blocks: [..., groups, 16] uint8, scales: [..., groups] uint8 -> [..., 32 groups] bfloat16, without a loss."""
-    values = torch.tensor(VALUES)
-    pairs = torch.stack((values.repeat(16), values.repeat_interleave(16)), -1)
-    numbers = pairs[blocks.int()].flatten(-2)
-    exponents = scales.int() - BIAS
-    scaled = torch.ldexp(numbers, exponents[..., None])
-    scaled.masked_fill_((scales == NOT_A_NUMBER)[..., None], float("nan"))
-    return scaled.flatten(-2).to(torch.bfloat16)
+def unpacked(blocks: Tensor, scales: Tensor) -> QuantisedWeight:
+    """blocks: [..., groups, 16] uint8, scales: [..., groups] uint8 -> [..., 32 groups], without a loss."""
+    doubled = torch.tensor(DOUBLED, dtype=torch.int8)
+    pairs = torch.stack((doubled.repeat(16), doubled.repeat_interleave(16)), -1)
+    integers = pairs[blocks.int()].flatten(-3)
+    powers = torch.ldexp(torch.ones(scales.shape), scales.int() - (BIAS + 1))
+    powers.masked_fill_(scales == NOT_A_NUMBER, float("nan"))
+    return QuantisedWeight(integers, powers, GROUP, torch.float32, levels=tuple(sorted({*DOUBLED})))

@@ -1,0 +1,18 @@
+"""The hook of quantised."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from specserve.api import hookimpl
+
+if TYPE_CHECKING:
+    from specserve.api.models import WeightFormat
+
+
+@hookimpl
+def weight_formats() -> list[WeightFormat]:
+    from specserve_quantised.compressed_tensors import CompressedTensors
+    from specserve_quantised.mxfp4 import Mxfp4
+
+    return [CompressedTensors(), Mxfp4()]

@@ -1,0 +1,24 @@
+"""Integers of 4 or 8 bits in words of 32, as the methods store them. Knows nothing about what they mean."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+WORD = 32
+"""Bits of a word."""
+
+
+def num_words(count: int, bits: int) -> int:
+    """How many words hold so many integers."""
+    return -(-count * bits // WORD)
+
+
+def unpacked(words: Tensor, bits: int) -> Tensor:
+    """words: [rows, n] int32, whose lowest bits are the first integer -> [rows, n * 32 / bits] uint8."""
+    columns = words.contiguous().view(torch.uint8)  # little endian, as safetensors is
+    return columns if bits == 8 else torch.stack((columns & 15, columns >> 4), -1).flatten(1)
