@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 @hookimpl
 def weight_formats() -> list[WeightFormat]:
+    from specserve_quantised.awq import Awq
     from specserve_quantised.compressed_tensors import CompressedTensors
+    from specserve_quantised.gptq import Gptq
     from specserve_quantised.mxfp4 import Mxfp4
 
-    return [CompressedTensors(), Mxfp4()]
+    return [CompressedTensors(), Gptq(), Awq(), Mxfp4()]
