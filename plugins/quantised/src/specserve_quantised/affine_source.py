@@ -63,6 +63,8 @@ class AffineSource(WeightSource, ABC):
         self.orders = {stem: order for stem, each in self.maps.items() if (order := self.order_of(each)) is not None}
         tensors = dict(stored.tensors)
         for stem, each in self.maps.items():
+            if f"{stem}.weight" in stored.tensors and f"{stem}.weight" not in each.parts:
+                raise ModelError(f"{self.path}: tensor {stem}.weight is there twice, packed and not. {USE_ANOTHER}")
             num_bytes = sum(tensors.pop(part).num_bytes for part in each.parts)
             kept = self.is_kept(stem)
             kind = (f"I{each.bits}", True) if kept else ("F32", False)
@@ -72,7 +74,7 @@ class AffineSource(WeightSource, ABC):
             log.warning(
                 "%s: %d of %d quantised maps, such as %s, are served in the model's dtype, which takes more memory: "
                 "their groups are not of neighbouring inputs (g_idx), or float32 could not hold their numbers exactly",
-                self.path, len(wide), len(self.maps), wide[0],
+                self.path, len(wide), len(self.maps), min(wide),
             )  # fmt: skip
 
     @abstractmethod

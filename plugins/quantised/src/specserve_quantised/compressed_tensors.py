@@ -20,6 +20,8 @@ from specserve_quantised.words import num_words, unpacked
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from torch import Tensor
+
     from specserve_quantised.compressed_settings import Layout, Scheme
 
 SCALE = ".weight_scale"
@@ -97,8 +99,6 @@ class PackedSource(CompressedSource):
     def find_map(self, stem: str) -> StoredMap:
         packed, sizes, scales = f"{stem}.weight_packed", f"{stem}.weight_shape", f"{stem}{SCALE}"
         zeros, group_of = f"{stem}.weight_zero_point", f"{stem}.weight_g_idx"
-        if f"{stem}.weight" in self.stored.tensors:
-            raise ModelError(f"{self.path}: tensor {stem}.weight is there twice, packed and not. {USE_ANOTHER}")
         expect(self.stored.find(sizes), sizes, (2,), ("I64", "I32"), "its format")
         shape = outs, ins = self.matrix(sizes, self.part(sizes).tolist())
         found = self.stored.find(packed)
@@ -117,6 +117,11 @@ class PackedSource(CompressedSource):
             expect(self.stored.find(group_of), group_of, (ins,), ("I32", "I64"), sizes)
         own = (part for part in (each.zeros, each.group_of) if part is not None)
         return each._replace(parts=(*each.parts, *own))
+
+    def order_of(self, each: StoredMap) -> Tensor | None:
+        """The tensor is there, filled with -1, where no order was ever found."""
+        unset = each.group_of is not None and bool((self.part(each.group_of) == -1).any())
+        return None if unset else super().order_of(each)
 
     def read_map(self, each: StoredMap, rows: slice) -> Affine:
         outs, ins = each.shape
