@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-sys.path.append(str(Path(__file__).parents[1] / "models"))
+sys.path += [str(Path(__file__).parents[1] / name) for name in ("models", "lora")]
 
 
 @pytest.fixture(autouse=True, scope="session")
