@@ -119,6 +119,23 @@ def settings(form: Form) -> dict[str, Any]:
     return own | {"quant_method": "gptq", "checkpoint_format": form.method, "damp_percent": 0.01, "dynamic": None}
 
 
+def quantised_tensors(
+    tensors: dict[str, Tensor], form: Form, leave: tuple[str, ...]
+) -> tuple[dict[str, Tensor], dict[str, Numbers]]:
+    """A checkpoint's tensors, and the numbers of those linear maps that are quantised now. `leave`: parts of the names
+    of those that are not."""
+    numbers: dict[str, Numbers] = {}
+    changed = dict(tensors)
+    for number, (name, tensor) in enumerate(tensors.items()):
+        stem = name.removesuffix(".weight")
+        if tensor.dim() != 2 or stem == name or "embed" in name or any(part in name for part in leave):
+            continue
+        numbers[stem] = quantise(tensor, form, number)
+        del changed[name]
+        changed |= {f"{stem}.{part}": each for part, each in stored(numbers[stem], form).items()}
+    return changed, numbers
+
+
 class Written(NamedTuple):
     path: Path
     plain: Path
@@ -128,19 +145,11 @@ class Written(NamedTuple):
 
 
 def write_affine(source: Path, out: Path, form: Form, leave: tuple[str, ...] = ("lm_head", "mlp.gate.")) -> Written:
-    """source: a checkpoint in one file. `leave`: parts of the names of maps that are not quantised."""
-    plain, numbers = out.with_name(f"{out.name}-plain"), {}
-    tensors = load_file(source / "model.safetensors")
+    """source: a checkpoint in one file."""
+    plain, tensors = out.with_name(f"{out.name}-plain"), load_file(source / "model.safetensors")
+    theirs, numbers = quantised_tensors(tensors, form, leave)
     ours = {name: tensor.float() for name, tensor in tensors.items()}
-    theirs = dict(tensors)
-    for number, (name, tensor) in enumerate(tensors.items()):
-        stem = name.removesuffix(".weight")
-        if tensor.dim() != 2 or stem == name or "embed" in name or any(part in name for part in leave):
-            continue
-        numbers[stem] = quantise(tensor, form, number)
-        ours[name] = numbers[stem].weight()
-        del theirs[name]
-        theirs |= {f"{stem}.{part}": each for part, each in stored(numbers[stem], form).items()}
+    ours |= {f"{stem}.weight": each.weight() for stem, each in numbers.items()}
     config = json.loads((source / "config.json").read_text())
     for path, written, more in (
         (plain, ours, {"torch_dtype": "float32"}),

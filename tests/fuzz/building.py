@@ -66,7 +66,7 @@ def arithmetic_plugins(
     plan: EnginePlan, adapters: Mapping[str, Path], max_loaded: int, processor: Processor | None
 ) -> PluginSetup:
     """Plugins that are part of what a request gives."""
-    setup = PluginSetup([], {}, processor_plugin(processor))
+    setup = PluginSetup(["quantised"], {}, processor_plugin(processor))
     if plan.kernels == "cpu":
         setup.names.append("cpu")
         kept = {"weights": plan.cpu_weights, "activations": plan.cpu_activations, "kv": plan.cpu_kv}

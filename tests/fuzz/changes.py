@@ -24,7 +24,13 @@ SIZES = (
 )
 SIZES += ("head_dim", "max_position_embeddings")
 PLAIN_MODELS: tuple[dict[str, Any], ...] = (
-    *({"weights": "plain"}, {"eos": None}, {"family": "llama"}, {"dtype": "float32", "stored": "float32"}),
+    *(
+        {"weights": "plain"},
+        {"quantised": None},
+        {"eos": None},
+        {"family": "llama"},
+        {"dtype": "float32", "stored": "float32"},
+    ),
 )
 EASY_SIZES = {"num_hidden_layers": 1, "hidden_size": 64, "intermediate_size": 64, "vocab_size": 320, "head_dim": 32}
 

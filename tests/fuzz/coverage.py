@@ -80,6 +80,7 @@ SHARES: dict[float, tuple[str, ...]] = {
     ),
     0.02: (
         *("weights peaked", "weights flat", "weights ties", "weights poison", "weights tiny", "weights hopeless"),
+        *("quantised w4", "quantised w4 asymmetric", "quantised w8 asymmetric"),
         *("rope partial", "drafters 0", "drafters 3", "drafter switched off"),
         *("accepted from oracle", "observer switched off", "planner switched off", "stored in another dtype"),
     ),
@@ -94,7 +95,10 @@ SHARES: dict[float, tuple[str, ...]] = {
         "compared with transformers",
         *(f"instruction set {name}" for name in INSTRUCTION_SETS),
     ),
-    0.004: ("accepted from repeat", "processor switched off", "ranks 2"),
+    0.004: (
+        *("accepted from repeat", "processor switched off", "ranks 2"),
+        *("quantised gptq", "quantised gptq ordered", "quantised awq"),
+    ),
 }
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fuzz.drawing.engines import NOT_FINITE
 from fuzz.failures import Failure
 from fuzz.published import check_published
 from fuzz.results import compare
+from fuzz.weights import NOT_FINITE
 from specserve.engine.drafters import SeveralDrafters
 from specserve.engine.drafting import Drafting
 from specserve.guards.composer import GuardedComposer

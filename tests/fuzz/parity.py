@@ -29,6 +29,7 @@ SILENT = ("temperature", "seed", "logprobs", "prompt_logprobs", "top_k", "top_p"
 def is_comparable(model: ModelPlan, processor: str | None) -> bool:
     rope = (model.config.get("rope_scaling") or {}).get("rope_type", "default")
     plain = model.dtype == "float32" and model.weights in COMPARABLE_WEIGHTS and processor is None
+    plain &= model.quantised is None
     return plain and rope not in LATE_ROPES
 
 

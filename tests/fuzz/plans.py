@@ -27,6 +27,8 @@ class ModelPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The dtype of the checkpoint."""
     weights: str = "plain"
     config: dict[str, Any] = {}
+    quantised: str | None = None
+    """A layout of `quantising.FORMS` that maps of its layers are stored in."""
     eos: tuple[int, ...] | None = None
     """Ends of text in generation_config.json; None leaves the tokenizer's own."""
 
@@ -161,8 +163,8 @@ def describe(plan: Plan) -> str:
     attention = engine.attention if engine.hybrid is None else "/".join(engine.hybrid.values())
     drafters = "+".join(engine.drafters) or "no drafters"
     return (
-        f"{model.family} {model.weights} {model.dtype}, {kernels}, attention {attention}, {drafters}, planner "
-        f"{engine.planner}, {engine.front} front, {len(plan.adapters)} adapters, {len(plan.requests or ())} requests, "
-        f"blocks of {engine.block_size}, budget {engine.budget}, {engine.ranks} ranks, "
-        f"KV events {'no' if engine.kv_events is None else engine.kv_events['encoding']}"
+        f"{model.family} {model.weights} {model.dtype}, {model.quantised or 'not quantised'}, {kernels}, attention "
+        f"{attention}, {drafters}, planner {engine.planner}, {engine.front} front, {len(plan.adapters)} adapters, "
+        f"{len(plan.requests or ())} requests, blocks of {engine.block_size}, budget {engine.budget}, "
+        f"{engine.ranks} ranks, KV events {'no' if engine.kv_events is None else engine.kv_events['encoding']}"
     )

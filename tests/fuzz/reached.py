@@ -29,6 +29,8 @@ def model_kinds(model: ModelPlan) -> Iterator[str]:
     yield from (f"family {model.family}", f"dtype {model.dtype}", f"weights {model.weights}")
     if model.is_demo:
         return
+    if model.quantised is not None:
+        yield f"quantised {model.quantised}"
     if model.stored != model.dtype:
         yield "stored in another dtype"
     config = model.config

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from safetensors.torch import load_file, save_file
 
+from fuzz.quantising import FORMS, quantise_files
 from specserve.models.locate import locate_model
 from specserve_workbench.testing.toy import write_checkpoint
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from fuzz.plans import ModelPlan
 
 KINDS = ("plain", "peaked", "flat", "ties", "poison", "sticky", "sticky", "tiny", "hopeless")
+NOT_FINITE = ("poison", "hopeless")
+"""Those that have no form of fewer bits."""
 EMBEDDING = "model.embed_tokens.weight"
 
 
@@ -33,6 +36,8 @@ def write_model(plan: ModelPlan, path: Path) -> Path:
     tensors = load_file(file)
     change(plan, tensors)
     save_file(tensors, file, metadata={"format": "pt"})
+    if plan.quantised is not None:
+        quantise_files(path, FORMS[plan.quantised])
     return path
 
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 TILE = 32
 
 
-def load(path: Path, **options) -> DecoderModel:
+def load(path: Path, on_progress=None, **options) -> DecoderModel:
     """By the engine's families, in every format that an installed plugin reads."""
-    loader = ModelLoader(formats=installed_formats())
+    loader = ModelLoader(formats=installed_formats(), on_progress=on_progress)
     return loader.load(path, kernels=TorchKernels(), **options)
 
 

@@ -13,6 +13,7 @@ from specserve.engine.model_roles import installed_formats
 from specserve.models.open_weights import open_weights
 from specserve.protocols.quantised import Factors, QuantisedWeight
 from specserve_quantised.affine import Affine, quantised
+from specserve_quantised.words import unpacked
 from specserve_workbench.testing.drafters import NoisyDrafter
 from specserve_workbench.testing.engines import assert_lossless, run
 from specserve_workbench.testing.requests import TOY_VOCAB, varied_requests
@@ -112,6 +113,15 @@ def test_words_have_the_first_integer_in_their_lowest_bits():
     assert [f"{word & 0xFFFFFFFF:08x}" for word in words(eight, 8)[0].tolist()] == ["04030201", "08070605"]
     assert [f"{word & 0xFFFFFFFF:08x}" for word in awq_words(eight)[0].tolist()] == ["86427531"]
     assert AWQ_ORDER == (0, 2, 4, 6, 1, 3, 5, 7)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 3), (3, 1), (2, 3)], ids=str)
+def test_words_are_read_in_any_layout_of_memory(shape):
+    numbers = torch.arange(shape[0] * shape[1] * 8).reshape(shape[0], -1) % 16
+    packed = words(numbers, 4)
+    assert torch.equal(unpacked(packed, 4).long(), numbers)
+    assert torch.equal(unpacked(packed.t().contiguous().t(), 4).long(), numbers)
+    assert torch.equal(unpacked(torch.stack((packed, packed), -1)[..., 0], 4).long(), numbers)
 
 
 def test_the_largest_zero_point_of_the_first_gptq_format_is_zero(tmp_path):

@@ -40,9 +40,9 @@ def may_be_computed_by_transformers(model: ModelPlan, engine: EnginePlan) -> boo
 
 
 def may_be_divided(model: ModelPlan, engine: EnginePlan) -> bool:
-    """Whether each of two ranks has as many heads. A draft model is rank 0's alone, and the sizes of caches here are
-    those of engines whose ranks have the same."""
-    if model.is_demo or model.family in NORMS_OF_ALL_HEADS or "eagle" in engine.drafters:
+    """Whether each of two ranks has as many heads, and no group of quantised weights is cut. A draft model is rank 0's
+    alone, and the sizes of caches here are those of engines whose ranks have the same."""
+    if model.is_demo or model.quantised or model.family in NORMS_OF_ALL_HEADS or "eagle" in engine.drafters:
         return False
     config: dict[str, Any] = model.config
     keys = config["num_key_value_heads"]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fuzz.drawing.speculation import draw_speculation
 from fuzz.plans import EnginePlan
+from fuzz.weights import NOT_FINITE
 from specserve_workbench.testing.toy_tokenizer import VOCAB_SIZE
 
 if TYPE_CHECKING:
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
 
 INSTRUCTION_SETS = ("avx2", "avx2_vnni", "avx512", "avx512_vnni", "avx512_bf16", "amx", "portable")
 """Where the processor lacks one, the fastest that it has is taken in its place."""
-
-NOT_FINITE = ("poison", "hopeless")
-"""Weights that have no 8-bit form."""
 
 
 def draw_engine(rng: random.Random, model: ModelPlan, mode: str) -> EnginePlan:

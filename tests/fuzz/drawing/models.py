@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fuzz.drawing.positions import draw_rope, draw_windows
-from fuzz.plans import ModelPlan
-from fuzz.weights import KINDS
+from fuzz.plans import ModelPlan, changed
+from fuzz.quantising import draw_form
+from fuzz.weights import KINDS, NOT_FINITE
 from specserve_workbench.testing.toy_tokenizer import EOS_ID
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def draw_model(rng: random.Random) -> ModelPlan:
     config |= draw_windows(rng, family, config["num_hidden_layers"])
     config |= draw_rope(rng, family, config["head_dim"], config["max_position_embeddings"])
     dtype = rng.choice(("float32", "float32", "bfloat16", "bfloat16", "float16"))
-    return ModelPlan(
+    plan = ModelPlan(
         family=family,
         seed=rng.randrange(1 << 30),
         dtype=dtype,
@@ -42,6 +43,8 @@ def draw_model(rng: random.Random) -> ModelPlan:
         config=config,
         eos=draw_eos(rng, config["vocab_size"]),
     )
+    finite = plan.weights not in NOT_FINITE
+    return changed(plan, quantised=draw_form(plan.seed, family, config)) if finite else plan
 
 
 def draw_demo(rng: random.Random) -> ModelPlan:

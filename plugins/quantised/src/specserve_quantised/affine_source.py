@@ -70,12 +70,8 @@ class AffineSource(WeightSource, ABC):
             kind = (f"I{each.bits}", True) if kept else ("F32", False)
             tensors[f"{stem}.weight"] = StoredTensor(each.shape, kind[0], num_bytes, self.file_of(each), kind[1])
         self.tensors = tensors
-        if wide := [stem for stem in self.maps if not self.is_kept(stem)]:
-            log.warning(
-                "%s: %d of %d quantised maps, such as %s, are served in the model's dtype, which takes more memory: "
-                "their groups are not of neighbouring inputs (g_idx), or float32 could not hold their numbers exactly",
-                self.path, len(wide), len(self.maps), min(wide),
-            )  # fmt: skip
+        self.is_told = False
+        """Whether the log says which maps are not kept as integers."""
 
     @abstractmethod
     def stems(self) -> Iterable[str]:
@@ -96,6 +92,7 @@ class AffineSource(WeightSource, ABC):
         read = self.read_map(each, rows)
         if self.is_kept(stem):
             return quantised(read, each.group_size)._replace(activations=self.activations)
+        self.tell_memory()
         neighbours = torch.arange(each.shape[1]) // each.group_size
         return in_full(read, self.orders.get(stem, neighbours))
 
@@ -104,6 +101,18 @@ class AffineSource(WeightSource, ABC):
         each = self.maps[stem]
         scales = self.stored.find(each.scales).dtype
         return stem not in self.orders and is_exact(each.bits, scales, each.zeros is not None)
+
+    def tell_memory(self) -> None:
+        """Once, when the first of them is read: names alone are asked for more often."""
+        if self.is_told:
+            return
+        self.is_told = True
+        wide = [stem for stem in self.maps if not self.is_kept(stem)]
+        log.warning(
+            "%s: %d of %d quantised maps, such as %s, are served in the model's dtype, which takes more memory: their "
+            "groups are not of neighbouring inputs (g_idx), or float32 could not hold their numbers exactly",
+            self.path, len(wide), len(self.maps), min(wide),
+        )  # fmt: skip
 
     def order_of(self, each: StoredMap) -> Tensor | None:
         """The group of each input, [in] int64; None where groups are of neighbours."""
