@@ -20,6 +20,8 @@ def num_words(count: int, bits: int) -> int:
 
 def unpacked(words: Tensor, bits: int) -> Tensor:
     """words: [rows, n] int32, whose lowest bits are the first integer -> [rows, n * 32 / bits] uint8."""
-    in_order = words.flatten()  # its strides are 1, which those of a contiguous matrix of one column need not be
-    columns = in_order.view(torch.uint8).view(len(words), -1)  # little endian, as safetensors is
+    in_order = words.clone(
+        memory_format=torch.contiguous_format
+    )  # `contiguous` leaves strides of one column as they are
+    columns = in_order.view(torch.uint8)  # little endian, as safetensors is
     return columns if bits == 8 else torch.stack((columns & 15, columns >> 4), -1).flatten(1)
