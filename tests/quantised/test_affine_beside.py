@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 from toy_adapters import lora_engine, under, write_adapters
 
 from affine_checkpoints import Form, write_affine
+from specserve.config import EngineConfig
 from specserve_eagle.checkpoints import kind_of
+from specserve_workbench.doctor.case import Case
+from specserve_workbench.doctor.model_directory import weights as rows_of_weights
 from specserve_workbench.testing.engines import make_engine, run, run_requests, verify_everything
 from specserve_workbench.testing.requests import varied_requests
+from specserve_workbench.testing.toy import write_checkpoint
 
 FORMS = [Form("gptq", group_size=64), Form("gptq", ordered=True), Form("awq"), Form("pack-quantized", symmetric=True)]
 
@@ -57,3 +63,31 @@ def test_it_is_served_with_the_default_plugins(toy_model, tmp_path):
     path = write_affine(toy_model, tmp_path / "model", FORMS[0]).path
     engine = make_engine(path, default_plugins=True).engine
     assert all(run_requests(engine, varied_requests(2)).tokens().values())
+
+
+@pytest.mark.parametrize("family", ["phi3", "gemma2", "mixtral", "qwen3_moe"])
+@pytest.mark.parametrize("form", [FORMS[0], FORMS[3]], ids=str)
+def test_families_with_matrices_of_their_own_may_be_stored_so(tmp_path, family, form):
+    """One for several projections, and those of experts."""
+    written = write_affine(write_checkpoint(tmp_path / "source", architecture=family), tmp_path / "model", form)
+    ours = run(written.path, varied_requests(4), plugins=("quantised",), dtype="float32")
+    assert ours.decided() == run(written.plain, varied_requests(4), dtype="float32").decided()
+
+
+def test_biases_of_zeros_are_passed_over(toy_model, tmp_path):
+    """AutoGPTQ writes one for every map."""
+    written = write_affine(toy_model, tmp_path / "model", FORMS[0])
+    file = written.path / "model.safetensors"
+    biases = {f"{stem}.bias": torch.zeros(len(each.scales)).half() for stem, each in written.numbers.items()}
+    save_file(load_file(file) | biases, file)
+    ours = run(written.path, varied_requests(2), plugins=("quantised",), dtype="float32")
+    assert ours.decided() == run(written.plain, varied_requests(2), dtype="float32").decided()
+
+
+@pytest.mark.parametrize(("form", "counted"), [(FORMS[0], "14 I4"), (FORMS[1], "F32")], ids=str)
+def test_doctor_tells_what_the_files_hold(toy_model, tmp_path, form, counted):
+    path = write_affine(toy_model, tmp_path / "model", form).path
+    case = Case(EngineConfig(model=str(path)), None)
+    (row,) = rows_of_weights(case)
+    assert (row.status, counted in row.found) == ("ok", True)
+    assert case.weights().stored == sum(tensor.nbytes for tensor in load_file(path / "model.safetensors").values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from rank_engines import assert_same_as_one_rank, ranks_of
 
+from affine_checkpoints import Form, write_affine
 from compressed_checkpoints import write_compressed
 from gpt_oss_attention import FAMILY
 from specserve.errors import ConfigError
@@ -56,6 +57,12 @@ def test_quantised_weights_are_cut_at_their_groups(tmp_path, kind, group_size, k
     quantised = write_compressed(model, tmp_path / "quantised", kind=kind, group_size=group_size)
     without = () if kernels == "cpu" else ("cpu",)
     assert_same_as_one_rank(quantised, GREEDY, dtype="float32", default_plugins=True, no_plugins=without)
+
+
+@pytest.mark.parametrize("form", [Form("gptq"), Form("awq"), Form("gptq", ordered=True)], ids=str)
+def test_zero_points_and_orders_are_cut_with_their_groups(tmp_path, form):
+    written = write_affine(write_checkpoint(tmp_path / "whole"), tmp_path / "quantised", form)
+    assert_same_as_one_rank(written.path, GREEDY, dtype="float32", default_plugins=True)
 
 
 def test_groups_that_would_be_cut_are_refused(tmp_path):
