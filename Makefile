@@ -106,7 +106,7 @@ pages: $(VENV)/.dev
 
 # Proves every declared pair anew, and writes what was found into docs/.
 TOY := from pathlib import Path; from specserve_workbench.testing.toy import write_checkpoint; write_checkpoint(Path('build/proofs/llama'))
-OWN := adaptive cpu eagle grammar hybrid_attn kv_events lora ngram repeat tensor_parallel transformers
+OWN := adaptive cpu eagle grammar hybrid_attn kv_events lora ngram quantised repeat tensor_parallel transformers
 proofs: $(VENV)/.dev
 	$(BIN)/python -c "$(TOY)"
 	$(BIN)/python -m pytest -q $(OWN:%=--specserve-plugin %) --specserve-set eagle.model=build/proofs/llama \

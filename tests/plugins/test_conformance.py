@@ -80,6 +80,14 @@ def test_the_model_by_transformers_passes(tmp_path, toy_model):
 
 
 @pytest.mark.sweep
+def test_what_only_reads_weights_passes(tmp_path, toy_model):
+    report = tmp_path / "report.json"
+    code, said = run_kit(tmp_path, "quantised", settings=own_settings(toy_model), report=report, as_installed=True)
+    assert code == 0, said
+    assert outcomes(report, "quantised") == outcomes(PUBLISHED, "quantised"), "make proofs"
+
+
+@pytest.mark.sweep
 def test_several_ranks_pass(tmp_path, toy_model):
     report, settings = tmp_path / "report.json", own_settings(toy_model)
     code, said = run_kit(tmp_path, RANKS, settings=settings, report=report, as_installed=True)
