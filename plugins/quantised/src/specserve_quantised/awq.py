@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from specserve.api import ModelError
 from specserve.api.models import QuantMethod, WeightSource, expect
 from specserve_quantised.affine import Affine
 from specserve_quantised.affine_source import USE_ANOTHER, AffineSource, StoredMap, expect_scales
 from specserve_quantised.settings import given, read_group_size, require, wrong
-from specserve_quantised.words import WORD, unpacked
+from specserve_quantised.words import WORD, in_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -73,6 +75,11 @@ class AwqSource(AffineSource):
 
 
 def by_output(words: Tensor, rows: slice) -> Tensor:
-    """words: [n, out / 8] -> these of the outputs, [rows, n] uint8."""
-    in_words = unpacked(words, BITS).view(*words.shape, PER_WORD)
-    return in_words[:, :, PLACES].flatten(1)[:, rows].t().contiguous()
+    """words: [n, out / 8] int32 -> these of the outputs, [rows, n] uint8."""
+    n, outs = words.shape[0], words.shape[1] * PER_WORD
+    in_bytes = in_order(words.t()).view(torch.uint8).view(-1, n, WORD // 8)
+    found = torch.empty(outs // PER_WORD, PER_WORD, n, dtype=torch.uint8)
+    for output, place in enumerate(PLACES):
+        byte = in_bytes[..., place // 2]
+        found[:, output] = byte >> 4 if place % 2 else byte & 15
+    return found.flatten(0, 1)[rows].contiguous()

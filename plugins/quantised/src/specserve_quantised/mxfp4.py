@@ -72,8 +72,8 @@ class Mxfp4Source(WeightSource):
 def unpacked(blocks: Tensor, scales: Tensor) -> QuantisedWeight:
     """blocks: [..., groups, 16] uint8, scales: [..., groups] uint8 -> [..., 32 groups], without a loss."""
     doubled = torch.tensor(DOUBLED, dtype=torch.int8)
-    pairs = torch.stack((doubled.repeat(16), doubled.repeat_interleave(16)), -1)
-    integers = pairs[blocks.int()].flatten(-3)
+    pairs = torch.stack((doubled.repeat(16), doubled.repeat_interleave(16)), -1).view(torch.int16).flatten()
+    integers = pairs[blocks.int()].view(torch.int8).flatten(-2)
     powers = torch.ldexp(torch.ones(scales.shape), scales.int() - (BIAS + 1))
     powers.masked_fill_(scales == NOT_A_NUMBER, float("nan"))
     return QuantisedWeight(integers, powers, GROUP, torch.float32, levels=tuple(sorted({*DOUBLED})))

@@ -20,8 +20,11 @@ def num_words(count: int, bits: int) -> int:
 
 def unpacked(words: Tensor, bits: int) -> Tensor:
     """words: [rows, n] int32, whose lowest bits are the first integer -> [rows, n * 32 / bits] uint8."""
-    in_order = words.clone(
-        memory_format=torch.contiguous_format
-    )  # `contiguous` leaves strides of one column as they are
-    columns = in_order.view(torch.uint8)  # little endian, as safetensors is
+    columns = in_order(words).view(torch.uint8)  # little endian, as safetensors is
     return columns if bits == 8 else torch.stack((columns & 15, columns >> 4), -1).flatten(1)
+
+
+def in_order(words: Tensor) -> Tensor:
+    """A copy whose rows lie one after the other. `contiguous` leaves the strides of a single column as they are, and
+    then its bytes cannot be viewed."""
+    return words.clone(memory_format=torch.contiguous_format)
