@@ -26,7 +26,7 @@ OF_ALL_SIZES = ("w4", "w4 asymmetric", "w8 asymmetric")
 """The others have words of eight inputs or outputs."""
 NOT_QUANTISED = ("gpt_oss", "granitemoe", "mixtral", "olmoe", "qwen3_moe")
 """Families with experts, whose files are not only of matrices."""
-SHARE = 0.15
+SHARE = 0.25
 
 
 def draw_form(seed: int, family: str, config: dict[str, Any]) -> str | None:

@@ -72,6 +72,8 @@ def test_every_number_is_what_the_layout_says(toy_model, tmp_path, form):
             assert torch.equal(dense, expected[rows])
     kept = [name for name in source.tensors if name.endswith(("norm.weight", "lm_head.weight", "embed_tokens.weight"))]
     assert len(source.tensors) == 14 + len(kept)
+    in_file = sum(tensor.nbytes for tensor in load_file(written.path / "model.safetensors").values())
+    assert sum(tensor.num_bytes for tensor in source.tensors.values()) == in_file
 
 
 @each_form

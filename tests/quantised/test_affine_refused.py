@@ -42,6 +42,7 @@ def int32(*shape):
     (GPTQ, {"checkpoint_format": "marlin"}, "checkpoint_format must be 'gptq' or 'gptq_v2'; got 'marlin'"),
     (GPTQ, {"format": "bitblas"}, "format must be 'gptq' or 'gptq_v2'; got 'bitblas'"),
     (GPTQ, {"is_marlin_format": True}, "is_marlin_format must be False; got True"),
+    (GPTQ, {"desc_act": "yes"}, "desc_act must be False or True; got 'yes'"),
     (GPTQ, {"pack_dtype": "int16"}, "pack_dtype must be 'int32'; got 'int16'"),
     (GPTQ, {"dynamic": {"-:lm_head": {}}}, "dynamic changes what weights mean and is not read; got {'-:lm_head'"),
     (GPTQ, {"rotation": "hadamard"}, "rotation changes what weights mean"),
@@ -81,6 +82,7 @@ def rewrite(path, edit):
     (GPTQ, {"qzeros": int32(5, 128)}, r"qzeros has shape \[5, 128\], but .*qweight says \[5, 16\]"),
     (GPTQ, {"qzeros": int32(5, 16).long()}, "qzeros has type I64; allowed: I32"),
     (GPTQ, {"g_idx": int32(319)}, r"g_idx has shape \[319\], but .*qweight says \[320\]"),
+    (GPTQ._replace(ordered=True), {"g_idx": None}, "g_idx is missing"),
     (GPTQ, {"g_idx": torch.zeros(320)}, "g_idx has type F32; allowed: I32, I64"),
     (GPTQ, {"g_idx": torch.full((320,), 5).int()}, "g_idx has groups from 5 to 5; allowed: 0 to 4"),
     (GPTQ, {"g_idx": torch.full((320,), -1).int()}, "g_idx has groups from -1 to -1; allowed: 0 to 4"),
@@ -98,6 +100,7 @@ def rewrite(path, edit):
     (PACKED, {"weight_packed": int32(128, 80)}, r"weight_packed has shape \[128, 80\], but .*shape says \[128, 40\]"),
     (EIGHT, {"weight_packed": int32(128, 40)}, r"weight_packed has shape \[128, 40\], but .*shape says \[128, 80\]"),
     (PACKED, {"weight_g_idx": torch.full((320,), 7).int()}, "g_idx has groups from 7 to 7; allowed: 0 to 4"),
+    (PACKED._replace(ordered=True), {"weight_g_idx": None}, "weight_g_idx is missing"),
     (PACKED, {"weight_g_idx": int32(128)}, r"g_idx has shape \[128\], but .*shape says \[320\]"),
 ], ids=lambda value: value if isinstance(value, str) else "")  # fmt: skip
 def test_tensors_that_do_not_fit_are_refused_by_name(toy_model, tmp_path, form, tensors, message):

@@ -23,6 +23,8 @@ ALLOWED = (
     "integers of 4 or 8 bits, per channel or group of inputs, with activations that are not quantised (W4A16, W8A16), "
     "or symmetric ones of 8 bits per channel with symmetric activations of 8 bits, dynamic, per token (W8A8)"
 )
+ORDERED = ("group", "dynamic", True)
+"""Values of `actorder` with which groups are not of neighbouring inputs."""
 OTHERWISE = "Use such a checkpoint, or the unquantised one."
 
 
@@ -33,6 +35,8 @@ class Scheme(NamedTuple):
     group_size: int | None
     """Inputs that share a scale; None for all of an output's."""
     symmetric: bool
+    ordered: bool = False
+    """Whether the group of each input is stored."""
 
 
 class Layout(NamedTuple):
@@ -65,10 +69,13 @@ class QuantizationArgs(msgspec.Struct, frozen=True, kw_only=True):
 class WeightArgs(QuantizationArgs, frozen=True, kw_only=True):
     group_size: int | None = None
     dynamic: bool = False
+    actorder: str | bool | None = None
 
     @property
     def scheme(self) -> Scheme:
-        return Scheme(self.num_bits, self.group_size if self.strategy == "group" else None, self.symmetric)
+        if self.strategy != "group":
+            return Scheme(self.num_bits, None, self.symmetric)
+        return Scheme(self.num_bits, self.group_size, self.symmetric, self.actorder in ORDERED)
 
 
 class ActivationArgs(QuantizationArgs, frozen=True, kw_only=True):

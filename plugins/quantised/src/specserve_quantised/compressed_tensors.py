@@ -107,7 +107,8 @@ class PackedSource(CompressedSource):
         expect(found, packed, (outs, num_words(ins, scheme.bits)), ("I32",), sizes)
         each = StoredMap(
             (packed, sizes, scales), shape, scheme.bits, scheme.group_size or ins, scales,
-            None if scheme.symmetric else zeros, group_of if group_of in self.stored.tensors else None,
+            None if scheme.symmetric else zeros,
+            group_of if scheme.ordered or group_of in self.stored.tensors else None,
         )  # fmt: skip
         if scheme.symmetric:
             self.refuse(stem, "weight_zero_point")

@@ -12,7 +12,7 @@ from specserve.api import ModelError
 from specserve.api.models import QuantMethod, WeightSource, expect
 from specserve_quantised.affine import Affine
 from specserve_quantised.affine_source import USE_ANOTHER, AffineSource, StoredMap, expect_scales
-from specserve_quantised.settings import read_group_size, require
+from specserve_quantised.settings import given, read_group_size, require
 from specserve_quantised.words import WORD, num_words, unpacked
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ ALLOWED: Mapping[str, tuple[object, ...]] = {
     "checkpoint_format": ("gptq", "gptq_v2"),
     "format": ("gptq", "gptq_v2"),
     "is_marlin_format": (False,),
+    "desc_act": (False, True),
     "pack_dtype": ("int32",),
 }
 UNREAD = ("dynamic", "rotation", "adapter")
@@ -41,14 +42,16 @@ class Gptq(QuantMethod):
                 f"{where}: quantization_config: {unread[0]} changes what weights mean and is not read; got "
                 f"{settings[unread[0]]!r}. {USE_ANOTHER}"
             )
-        version = settings.get("checkpoint_format") or settings.get("format")
-        return GptqSource(stored, settings.get("bits", 4), read_group_size(settings, ("group_size",), where), version)
+        return GptqSource(stored, settings, read_group_size(settings, ("group_size",), where))
 
 
 class GptqSource(AffineSource):
-    def __init__(self, stored: WeightSource, bits: int, group_size: int | None, version: str | None) -> None:
-        self.bits, self.group_size = bits, group_size
-        self.missing = 0 if version == "gptq_v2" else 1
+    def __init__(self, stored: WeightSource, settings: Mapping[str, Any], group_size: int | None) -> None:
+        """settings: `quantization_config`, checked."""
+        self.bits, self.group_size = given(settings, ("bits",), 4), group_size
+        self.is_ordered = given(settings, ("desc_act",), False)
+        """Whether the order of inputs must be there."""
+        self.missing = 0 if given(settings, ("checkpoint_format", "format"), "gptq") == "gptq_v2" else 1
         """What must be added to the zero points: the first version stores one less, and 0 as the largest integer."""
         super().__init__(stored)
 
@@ -64,7 +67,7 @@ class GptqSource(AffineSource):
                 f"{list(found.shape)}. {USE_ANOTHER}"
             )
         ins, outs = found.shape[0] * WORD // self.bits, found.shape[1]
-        ordered = group_of if group_of in self.stored.tensors else None
+        ordered = group_of if self.is_ordered or group_of in self.stored.tensors else None
         each = StoredMap(
             tuple(name for name in (words, scales, zeros, ordered) if name is not None),
             (outs, ins), self.bits, self.group_size or ins, scales, zeros, ordered,
