@@ -17,6 +17,7 @@ from specserve.models.directory_kinds import refuse_other_kinds
 from specserve.models.file_formats import ORIGINAL, RECIPES, format_of
 from specserve.models.foreign_names import foreign_name
 from specserve.models.hub_errors import hub_message
+from specserve.models.made_directories import made_directory
 from specserve.models.safetensors_header import tensor_names
 
 if TYPE_CHECKING:
@@ -51,13 +52,15 @@ def locate_on_disk(name: str) -> Path | None:
     path = Path(name).expanduser()
     is_dir = path.is_dir()
     if is_dir and "/" in name:
-        return path
+        return made_directory(path) or path
     offered = entry_points(group=GROUP)
     if name in offered.names:
         return _offered(offered[name])
     if is_dir:
-        return path
+        return made_directory(path) or path
     if path.exists():
+        if made := made_directory(path):
+            return made
         raise ModelError(f"model {name!r} is {file_given(path)}")
     if HUB_ID.fullmatch(name) and path.suffix.lower() not in OF_FILES:
         return None

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from importlib import metadata
 
 PREFIX = "specserve."
-OTHERS = ("specserve.models", "specserve.commands")
+OTHERS = ("specserve.models", "specserve.model_files", "specserve.commands")
 """Groups that are not about plugins."""
 KINDS = ("provides", "compatible", "conflicts")
 

@@ -1,0 +1,146 @@
+"""How files of one architecture say what Hugging Face's config.json says, and what they call its tensors.
+
+A subclass for each architecture of llama.cpp; what is not overridden is Llama's. Sources: llama.cpp's
+convert_hf_to_gguf.py and gguf-py's constants. Knows nothing about bytes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from specserve.api import ModelError
+from specserve_gguf.architectures.rotation import rotation
+from specserve_gguf.keys import Keys
+from specserve_gguf.parts import Part
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from specserve_gguf.model_file import ModelFile
+
+ATTENTION = {
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm",
+}
+MLP = {"ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj", "ffn_gate_inp": "mlp.gate"}
+EXPERTS = {"ffn_gate_exps": "gate_proj", "ffn_up_exps": "up_proj", "ffn_down_exps": "down_proj"}
+NORMS_BEFORE = {"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm"}
+TOP = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
+
+
+class Architecture:
+    """Of one file."""
+
+    name: str
+    """`general.architecture`."""
+    model_type: str
+    model_class: str
+    """As `architectures` in config.json has it."""
+    norms: Mapping[str, str] = NORMS_BEFORE
+    pairs_are_neighbours = False
+    """Whether the rows of queries and keys are in llama.cpp's order, in which the two that are rotated together are
+    neighbours; Hugging Face has them half a head apart."""
+    norm_offset = 0.0
+    """What the file's norms have more than Hugging Face's."""
+
+    def __init__(self, file: ModelFile) -> None:
+        self.file = file
+        self.keys = Keys(file, self.name)
+        self.num_layers = self.keys.layers()
+
+    def has(self, name: str) -> bool:
+        return name in self.file.tensors
+
+    @property
+    def heads(self) -> int:
+        return self.keys.whole("attention.head_count")
+
+    @property
+    def kv_heads(self) -> int:
+        return self.keys.whole("attention.head_count_kv", self.heads)
+
+    @property
+    def head_dim(self) -> int:
+        hidden = self.keys.whole("embedding_length")
+        found = self.keys.whole("attention.key_length", max(hidden // self.heads, 1))
+        if self.keys.whole("attention.value_length", found) != found:
+            raise self.keys.wrong("attention.value_length", f"as attention.key_length, {found}")
+        return found
+
+    @property
+    def num_experts(self) -> int:
+        """Of a layer; 0 where it has none."""
+        return self.keys.whole("expert_count") if self.keys.value("expert_count") else 0
+
+    def config(self) -> dict[str, Any]:
+        """What config.json says."""
+        whole = self.keys.whole
+        found = {
+            "architectures": [self.model_class],
+            "model_type": self.model_type,
+            "dtype": "bfloat16",
+            "vocab_size": self.vocab_size(),
+            "hidden_size": whole("embedding_length"),
+            "intermediate_size": self.inner_size(),
+            "num_hidden_layers": self.num_layers,
+            "num_attention_heads": self.heads,
+            "num_key_value_heads": self.kv_heads,
+            "head_dim": self.head_dim,
+            "max_position_embeddings": whole("context_length"),
+            "rms_norm_eps": self.keys.number("attention.layer_norm_rms_epsilon"),
+            "tie_word_embeddings": not self.has("output.weight"),
+            "rope_parameters": rotation(self.keys, self.head_dim),
+        }
+        return found | self.own_config()
+
+    def own_config(self) -> dict[str, Any]:
+        """What this architecture has beyond that, or otherwise."""
+        return {}
+
+    def inner_size(self) -> int:
+        return self.keys.whole("feed_forward_length")
+
+    def vocab_size(self) -> int:
+        embedding = self.file.tensors.get("token_embd.weight")
+        if embedding is None:
+            raise ModelError(f"{self.file.file} has no tensor token_embd.weight, so it is no language model.")
+        return embedding.info.shape[0]
+
+    def parts(self) -> dict[str, Part]:
+        """The file's tensors by the names that the engine looks for; those that it has no name for as they are."""
+        found = {name: part for tensor in self.file.tensors for name, part in self.parts_of(tensor)}
+        return found
+
+    def parts_of(self, tensor: str) -> Iterator[tuple[str, Part]]:
+        """Each of the engine's tensors that is in this one."""
+        stem, _, kind = tensor.rpartition(".")
+        if stem in TOP:
+            yield f"{TOP[stem]}.{kind}", Part(tensor, less=self.norm_offset if stem == "output_norm" else 0.0)
+            return
+        if not stem.startswith("blk."):
+            yield from self.others(tensor)
+            return
+        _, layer, inner = stem.split(".", 2)
+        for name, part in self.of_layer(inner, tensor):
+            yield f"model.layers.{layer}.{name}.{kind}", part
+
+    def others(self, tensor: str) -> Iterator[tuple[str, Part]]:
+        """Of no layer. The factors of a rotation are in config.json."""
+        if not tensor.startswith("rope_f"):
+            yield tensor, Part(tensor)
+
+    def of_layer(self, inner: str, tensor: str) -> Iterator[tuple[str, Part]]:
+        """inner: the tensor's name within its layer, without `.weight`."""
+        if inner in self.norms or inner in ("attn_q_norm", "attn_k_norm"):
+            yield (self.norms | ATTENTION)[inner], Part(tensor, less=self.norm_offset)
+        elif inner in EXPERTS:
+            for expert in range(self.num_experts):
+                yield f"mlp.experts.{expert}.{EXPERTS[inner]}", Part(tensor, matrix=expert)
+        elif inner in ("attn_q", "attn_k") and self.pairs_are_neighbours:
+            yield ATTENTION[inner], Part(tensor, heads=self.heads if inner == "attn_q" else self.kv_heads)
+        else:
+            yield (ATTENTION | MLP).get(inner, inner), Part(tensor)

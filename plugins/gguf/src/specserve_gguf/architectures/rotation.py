@@ -1,0 +1,79 @@
+"""The rotation of queries and keys: what keys and tensors of a file say of it, as `rope_parameters` in config.json."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from specserve_gguf.model_file import read_rows
+
+if TYPE_CHECKING:
+    from specserve_gguf.keys import Keys
+    from specserve_gguf.model_file import ModelFile
+
+FREQUENCIES = "rope_freqs.weight"
+LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
+"""What all Llamas with such factors have."""
+
+
+def rotation(keys: Keys, head_dim: int) -> dict[str, Any]:
+    found: dict[str, Any] = {"rope_type": "default", "rope_theta": keys.number("rope.freq_base", 10_000.0)}
+    rotated = keys.whole("rope.dimension_count", head_dim)
+    if rotated != head_dim:
+        found["partial_rotary_factor"] = rotated / head_dim
+    return found | scaling(keys, found["rope_theta"])
+
+
+def scaling(keys: Keys, theta: float) -> dict[str, Any]:
+    if FREQUENCIES in keys.file.tensors:
+        return by_frequency(numbers(keys.file, FREQUENCIES), theta, keys.whole("context_length"))
+    kind = keys.text("rope.scaling.type", "none")
+    if kind == "none":
+        return {}
+    factor = keys.number("rope.scaling.factor", 1.0)
+    if kind == "linear":
+        return {"rope_type": "linear", "factor": factor}
+    if kind == "yarn":
+        return yarn(keys, factor)
+    raise keys.wrong("rope.scaling.type", "none, linear or yarn")
+
+
+def yarn(keys: Keys, factor: float) -> dict[str, Any]:
+    found = {"rope_type": "yarn", "factor": factor}
+    names = {"original_context_length": "original_max_position_embeddings", "yarn_beta_fast": "beta_fast"}
+    for theirs, ours in (names | {"yarn_beta_slow": "beta_slow"}).items():
+        if keys.value(f"rope.scaling.{theirs}") is not None:
+            read = keys.whole if theirs == "original_context_length" else keys.number
+            found[ours] = read(f"rope.scaling.{theirs}")
+    return found
+
+
+def by_frequency(factors: list[float], theta: float, length: int) -> dict[str, Any]:
+    """factors: what each frequency is divided by. They are Llama 3's where its rule gives the same numbers."""
+    known = {"rope_type": "llama3", "factor": max(factors), **LLAMA3}
+    if np.allclose(factors, llama3_factors(known, theta, len(factors)), rtol=1e-5):
+        return known
+    return {
+        "rope_type": "longrope",
+        "short_factor": factors,
+        "long_factor": factors,
+        "attention_factor": 1.0,
+        "original_max_position_embeddings": length,
+    }
+
+
+def llama3_factors(rule: dict[str, Any], theta: float, count: int) -> np.ndarray:
+    """Llama 3.1's rule (config.json of Meta's models, 2024): long waves are divided, short ones are not."""
+    frequencies = theta ** -(np.arange(count) / count)
+    turns = rule["original_max_position_embeddings"] * frequencies / (2 * np.pi)
+    low, high = rule["low_freq_factor"], rule["high_freq_factor"]
+    smooth = np.clip((turns - low) / (high - low), 0, 1)
+    factors: np.ndarray = 1 / ((1 - smooth) / rule["factor"] + smooth)
+    return factors
+
+
+def numbers(file: ModelFile, name: str) -> list[float]:
+    """Of a tensor of numbers of 32 bits. Raises ModelError."""
+    tensor = file.tensors[name]
+    return [float(each) for each in read_rows(tensor, slice(None)).view(np.float32).flatten()]

@@ -1,0 +1,69 @@
+"""The keys of a file's architecture, such as `llama.block_count`: of the type and size that they must have.
+
+Every error is a ModelError that names the file and the key.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from specserve.api import ModelError
+from specserve_gguf.cursor import broken
+
+if TYPE_CHECKING:
+    from specserve_gguf.metadata import Value
+    from specserve_gguf.model_file import ModelFile
+
+MAX_LAYERS = 512
+"""llama.cpp has the same limit."""
+MAX_SIZE = 1 << 31
+
+
+class Keys:
+    """`name` is without the architecture's own and its dot."""
+
+    def __init__(self, file: ModelFile, architecture: str) -> None:
+        self.file, self.architecture = file, architecture
+
+    def value(self, name: str) -> Value | None:
+        return self.file.metadata.get(f"{self.architecture}.{name}")
+
+    def wrong(self, name: str, allowed: str) -> ModelError:
+        got = self.value(name)
+        return broken(self.file.file, f"key {self.architecture}.{name} must be {allowed}; got {got!r}"[:400])
+
+    def whole(self, name: str, default: int | None = None) -> int:
+        """A number of at least 1; of a list with one for each layer, where all are the same, that."""
+        value = self.value(name)
+        if value is None and default is not None:
+            return default
+        if isinstance(value, np.ndarray) and len({*value.tolist()}) == 1:
+            value = value.tolist()[0]
+        if type(value) is not int or not 1 <= value <= MAX_SIZE:
+            raise self.wrong(name, "a whole number, at least 1, the same in all layers")
+        return value
+
+    def layers(self) -> int:
+        count = self.whole("block_count")
+        if count > MAX_LAYERS:
+            raise self.wrong("block_count", f"at most {MAX_LAYERS}")
+        return count
+
+    def number(self, name: str, default: float | None = None) -> float:
+        """A positive number. Files have it in 32 bits: the shortest decimal of which these are the bits."""
+        value = self.value(name)
+        if value is None and default is not None:
+            return default
+        if type(value) not in (int, float) or not 0 < value < float("inf"):
+            raise self.wrong(name, "a positive number")
+        return float(str(np.float32(value)))
+
+    def text(self, name: str, default: str) -> str:
+        value = self.value(name)
+        if value is None:
+            return default
+        if not isinstance(value, str):
+            raise self.wrong(name, "a text")
+        return value

@@ -1,0 +1,21 @@
+"""A tensor of a model, as a GGUF file has it: which of the file's tensors, and what has to be undone."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+ALL_ROWS = slice(None)
+
+
+
+class Part(NamedTuple):
+    tensor: str
+    """Its name in the file."""
+    rows: slice = ALL_ROWS
+    """Of the tensor, or of the matrix."""
+    matrix: int | None = None
+    """Which one, where the tensor is a stack of them."""
+    heads: int | None = None
+    """The rows of so many heads are in llama.cpp's order, in which the two that are rotated together are neighbours."""
+    less: float = 0.0
+    """Subtracted from what the file has."""
