@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from specserve.api import ModelError
 from specserve_gguf.cursor import broken
 
 if TYPE_CHECKING:
+    from specserve.api import ModelError
     from specserve_gguf.metadata import Value
     from specserve_gguf.model_file import ModelFile
 
@@ -56,9 +56,28 @@ class Keys:
         value = self.value(name)
         if value is None and default is not None:
             return default
-        if type(value) not in (int, float) or not 0 < value < float("inf"):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
             raise self.wrong(name, "a positive number")
         return float(str(np.float32(value)))
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        value = self.value(name)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise self.wrong(name, "true or false")
+        return value
+
+    def flags_of_layers(self, name: str, num_layers: int) -> list[bool] | None:
+        """One for each layer, or by a period after which one is false; None where the file says nothing."""
+        value = self.value(name)
+        if value is None:
+            return None
+        if type(value) is int and value > 0:
+            return [(layer + 1) % value != 0 for layer in range(num_layers)]
+        if not isinstance(value, np.ndarray) or value.dtype != np.bool_ or len(value) < num_layers:
+            raise self.wrong(name, f"a number of layers, or true or false for each of {num_layers} layers")
+        return [bool(each) for each in value[:num_layers]]
 
     def text(self, name: str, default: str) -> str:
         value = self.value(name)

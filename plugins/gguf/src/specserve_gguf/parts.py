@@ -7,7 +7,6 @@ from typing import NamedTuple
 ALL_ROWS = slice(None)
 
 
-
 class Part(NamedTuple):
     tensor: str
     """Its name in the file."""

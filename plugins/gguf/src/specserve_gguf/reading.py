@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
 from specserve.api.models import ALL_ROWS, QuantisedWeight
 from specserve_gguf.blocks import FORMS
+from specserve_gguf.blocks.unpacking import unpacked
 from specserve_gguf.model_file import read_rows
 
 if TYPE_CHECKING:
@@ -37,24 +39,13 @@ def read_part(tensor: FileTensor, part: Part, rows: slice) -> Tensor | Quantised
 def read_tensor(tensor: FileTensor, rows: slice = ALL_ROWS) -> Tensor | QuantisedWeight:
     """Some of the first dimension."""
     shape, kind = tensor.info.shape, tensor.info.type.name
-    raw = torch.from_numpy(read_rows(tensor, rows))
-    if len(shape) == 1:
-        return raw.view(DENSE[kind]).flatten()[rows]
-    count = raw.shape[0]
+    raw = read_rows(tensor, rows)
+    count = len(raw)
     if kind in DENSE:
-        return raw.contiguous().view(DENSE[kind]).reshape(count, *shape[1:])
-    form, lead = FORMS[kind], (count, *shape[1:-1])
-    parts = form.unpack(raw.reshape(-1, *raw.shape[-2:]))
-    weight = QuantisedWeight(
-        parts.integers.flatten(1),
-        parts.scales,
-        form.group_size,
-        torch.float32,
-        "int8",
-        parts.offsets,
-        form.levels,
-    )
-    return weight if len(shape) == 2 else weight.mapped(lambda each: each.unflatten(0, lead))
+        dense = torch.from_numpy(np.ascontiguousarray(raw)).view(DENSE[kind])
+        return dense.flatten()[rows] if len(shape) == 1 else dense.reshape(count, *shape[1:])
+    weight = unpacked(FORMS[kind], raw.reshape(-1, *raw.shape[-2:]), tensor.info.type.block)
+    return weight if len(shape) == 2 else weight.mapped(lambda each: each.view(count, *shape[1:-1], each.shape[1]))
 
 
 def picked(weight: Tensor | QuantisedWeight, which: int | slice | Tensor) -> Tensor | QuantisedWeight:
@@ -71,5 +62,6 @@ def less(weight: Tensor | QuantisedWeight, number: float) -> Tensor | QuantisedW
 
 
 def neighbours_apart(rows: int, heads: int) -> Tensor:
-    """Which row of the file is each row of the model, which has the first halves of all pairs before the second ones."""
+    """Which row of the file is each row of the model. In a head of the model the first of all pairs come before the
+    second ones."""
     return torch.arange(rows).view(heads, -1, 2).transpose(1, 2).flatten()

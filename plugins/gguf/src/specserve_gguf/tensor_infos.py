@@ -9,9 +9,9 @@ import math
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from specserve.api import ModelError
 from specserve_gguf.cursor import DOWNLOAD_AGAIN, broken
 from specserve_gguf.ggml_types import TYPES, GgmlType
-from specserve.api import ModelError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -71,7 +71,9 @@ def read_info(cursor: Cursor) -> TensorInfo:
         )
     kind = TYPES[number]
     if shape[-1] % kind.block:
-        raise broken(cursor.file, f"tensor {name} has rows of {shape[-1]} numbers; {kind.name} has blocks of {kind.block}")
+        raise broken(
+            cursor.file, f"tensor {name} has rows of {shape[-1]} numbers; {kind.name} has blocks of {kind.block}"
+        )
     return TensorInfo(name, shape, kind, cursor.whole("Q", f"the offset of tensor {name}"))
 
 

@@ -31,6 +31,9 @@ EXPERTS = {"ffn_gate_exps": "gate_proj", "ffn_up_exps": "up_proj", "ffn_down_exp
 NORMS_BEFORE = {"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm"}
 TOP = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 
+NULLS = ("sliding_window", "attn_logit_softcapping", "final_logit_softcapping")
+"""Keys of config.json that mean something else where they are absent."""
+
 
 class Architecture:
     """Of one file."""
@@ -46,6 +49,8 @@ class Architecture:
     neighbours; Hugging Face has them half a head apart."""
     norm_offset = 0.0
     """What the file's norms have more than Hugging Face's."""
+    theta = 10_000.0
+    """The base of the rotation where the file says nothing."""
 
     def __init__(self, file: ModelFile) -> None:
         self.file = file
@@ -72,6 +77,11 @@ class Architecture:
         return found
 
     @property
+    def window(self) -> int | None:
+        """How many keys a query sees."""
+        return self.keys.whole("attention.sliding_window") if self.keys.value("attention.sliding_window") else None
+
+    @property
     def num_experts(self) -> int:
         """Of a layer; 0 where it has none."""
         return self.keys.whole("expert_count") if self.keys.value("expert_count") else 0
@@ -93,13 +103,24 @@ class Architecture:
             "max_position_embeddings": whole("context_length"),
             "rms_norm_eps": self.keys.number("attention.layer_norm_rms_epsilon"),
             "tie_word_embeddings": not self.has("output.weight"),
-            "rope_parameters": rotation(self.keys, self.head_dim),
+            "rope_parameters": self.rotation(),
         }
-        return found | self.own_config()
+        return {key: value for key, value in (found | self.own_config()).items() if value is not None or key in NULLS}
 
     def own_config(self) -> dict[str, Any]:
         """What this architecture has beyond that, or otherwise."""
         return {}
+
+    def experts_config(self) -> dict[str, Any]:
+        """For the families whose experts are as wide as `intermediate_size`."""
+        return {
+            "num_local_experts": self.num_experts,
+            "num_experts_per_tok": self.keys.whole("expert_used_count"),
+        }
+
+    def rotation(self) -> dict[str, Any]:
+        """`rope_parameters` in config.json."""
+        return rotation(self.keys, self.head_dim, self.theta)
 
     def inner_size(self) -> int:
         return self.keys.whole("feed_forward_length")
@@ -112,8 +133,7 @@ class Architecture:
 
     def parts(self) -> dict[str, Part]:
         """The file's tensors by the names that the engine looks for; those that it has no name for as they are."""
-        found = {name: part for tensor in self.file.tensors for name, part in self.parts_of(tensor)}
-        return found
+        return {name: part for tensor in self.file.tensors for name, part in self.parts_of(tensor)}
 
     def parts_of(self, tensor: str) -> Iterator[tuple[str, Part]]:
         """Each of the engine's tensors that is in this one."""
@@ -136,7 +156,7 @@ class Architecture:
     def of_layer(self, inner: str, tensor: str) -> Iterator[tuple[str, Part]]:
         """inner: the tensor's name within its layer, without `.weight`."""
         if inner in self.norms or inner in ("attn_q_norm", "attn_k_norm"):
-            yield (self.norms | ATTENTION)[inner], Part(tensor, less=self.norm_offset)
+            yield {**self.norms, **ATTENTION}[inner], Part(tensor, less=self.norm_offset)
         elif inner in EXPERTS:
             for expert in range(self.num_experts):
                 yield f"mlp.experts.{expert}.{EXPERTS[inner]}", Part(tensor, matrix=expert)

@@ -17,8 +17,9 @@ LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_positio
 """What all Llamas with such factors have."""
 
 
-def rotation(keys: Keys, head_dim: int) -> dict[str, Any]:
-    found: dict[str, Any] = {"rope_type": "default", "rope_theta": keys.number("rope.freq_base", 10_000.0)}
+def rotation(keys: Keys, head_dim: int, theta: float) -> dict[str, Any]:
+    """theta: the base where the file says nothing."""
+    found: dict[str, Any] = {"rope_type": "default", "rope_theta": keys.number("rope.freq_base", theta)}
     rotated = keys.whole("rope.dimension_count", head_dim)
     if rotated != head_dim:
         found["partial_rotary_factor"] = rotated / head_dim

@@ -4,28 +4,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-import torch
-
-from specserve.api.models import Factors
+import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from torch import Tensor
+    from numpy.typing import NDArray
+
+    Bytes = NDArray[np.uint8]
+    Small = NDArray[np.int8]
+    Numbers = NDArray[np.float32]
 
 
 class Parts(NamedTuple):
-    """The numbers of some rows."""
+    """The numbers of n blocks. A scale is `units`, or where there are `steps`, units times steps; offsets likewise."""
 
-    integers: Tensor
-    """[rows, blocks, ...] int8: what follows are the numbers of a block in their order."""
-    scales: Tensor | Factors
-    """[rows, groups]"""
-    offsets: Tensor | Factors | None = None
+    integers: Small
+    """[n, ...]: what follows are the numbers of a block in their order."""
+    units: Numbers
+    """[n]"""
+    steps: Small | None = None
+    """[n, groups of a block]"""
+    offset_units: Numbers | None = None
+    offset_steps: Small | None = None
 
 
 class Form(NamedTuple):
-    unpack: Callable[[Tensor], Parts]
+    unpack: Callable[[Bytes], Parts]
     """From raw blocks."""
     group_size: int
     """Numbers that share a scale."""
@@ -33,22 +38,21 @@ class Form(NamedTuple):
     """What the integers may be, ascending; None: any of int8."""
 
 
-def half(raw: Tensor, at: int) -> Tensor:
-    """The number of 16 bits at that byte of each block: [rows, blocks] float32."""
-    return raw[..., at : at + 2].contiguous().view(torch.float16)[..., 0].float()
+def half(raw: Bytes, at: int) -> Numbers:
+    """The number of 16 bits at that byte of each block: [n]."""
+    return np.ascontiguousarray(raw[:, at : at + 2]).view(np.float16)[:, 0].astype(np.float32)
 
 
-def nibbles(packed: Tensor) -> Tensor:
-    """[..., n] uint8 -> [..., 2, n] int8: all lower halves, then all upper ones."""
-    out = torch.empty((*packed.shape[:-1], 2, packed.shape[-1]), dtype=torch.uint8)
-    torch.bitwise_and(packed, 15, out=out[..., 0, :])
-    torch.bitwise_right_shift(packed, 4, out=out[..., 1, :])
-    return out.view(torch.int8)
+def nibbles(packed: Bytes) -> Small:
+    """[..., m] -> [..., 2, m]: all lower halves, then all upper ones."""
+    return slices(packed, 4)
 
 
-def slices(packed: Tensor, width: int) -> Tensor:
-    """[..., n] uint8 -> [..., 8 / width, n] int8: of all bytes the lowest `width` bits, then the next ones."""
-    out = torch.empty((*packed.shape[:-1], 8 // width, packed.shape[-1]), dtype=torch.uint8)
-    for index in range(8 // width):
-        torch.bitwise_right_shift(packed, width * index, out=out[..., index, :])
-    return out.bitwise_and_((1 << width) - 1).view(torch.int8)
+def slices(packed: Bytes, width: int) -> Small:
+    """[..., m] -> [..., 8 / width, m]: of all bytes the lowest `width` bits, then the next ones."""
+    count = 8 // width
+    out = np.empty((*packed.shape[:-1], count, packed.shape[-1]), np.uint8)
+    for index in range(count):
+        np.right_shift(packed, width * index, out=out[..., index, :])
+    out &= (1 << width) - 1
+    return out.view(np.int8)

@@ -4,78 +4,74 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
+import numpy as np
 
-from specserve.api.models import Factors
 from specserve_gguf.blocks.form import Form, Parts, half, nibbles, slices
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from specserve_gguf.blocks.form import Bytes, Small
 
 
-def q2_k(raw: Tensor) -> Parts:
+def q2_k(raw: Bytes) -> Parts:
     """16 bytes with a scale and an offset of four bits; 64 with four numbers each; d, dmin."""
-    steps, offsets = nibbles(raw[..., :16]).unbind(-2)
-    integers = slices(raw[..., 16:80].unflatten(-1, (2, 32)), 2)
-    return Parts(integers, factors(half(raw, 80), steps), factors(-half(raw, 82), offsets))
+    steps = nibbles(raw[:, :16])
+    return Parts(slices(rows_of_32(raw[:, 16:80]), 2), half(raw, 80), steps[:, 0], -half(raw, 82), steps[:, 1])
 
 
-def q3_k(raw: Tensor) -> Parts:
+def q3_k(raw: Bytes) -> Parts:
     """32 bytes with the third bits, 64 with the other two; 12 bytes of scales; d."""
-    integers = slices(raw[..., 32:96].unflatten(-1, (2, 32)), 2)
-    third = slices(raw[..., :32], 1).unflatten(-2, (2, 4))
-    integers = integers.bitwise_or_(third.bitwise_left_shift_(2)).sub_(4)
-    return Parts(integers, factors(half(raw, 108), sixteen_steps(raw[..., 96:108])))
+    integers, third = slices(rows_of_32(raw[:, 32:96]), 2), slices(raw[:, :32], 1)
+    integers |= (third << 2).reshape(integers.shape)
+    integers -= 4
+    return Parts(integers, half(raw, 108), sixteen_steps(raw[:, 96:108]))
 
 
-def q4_k(raw: Tensor) -> Parts:
+def q4_k(raw: Bytes) -> Parts:
     """d, dmin; 12 bytes of scales and offsets; 128 bytes: 32 have the numbers of two groups."""
-    return with_offsets(raw, nibbles(raw[..., 16:].unflatten(-1, (4, 32))))
+    return with_offsets(raw, nibbles(rows_of_32(raw[:, 16:])))
 
 
-def q5_k(raw: Tensor) -> Parts:
+def q5_k(raw: Bytes) -> Parts:
     """As q4_k, with 32 bytes of fifth bits before the numbers."""
-    integers = nibbles(raw[..., 48:].unflatten(-1, (4, 32)))
-    fifth = slices(raw[..., 16:48], 1).unflatten(-2, (4, 2))
-    return with_offsets(raw, integers.bitwise_or_(fifth.bitwise_left_shift_(4)))
+    integers, fifth = nibbles(rows_of_32(raw[:, 48:])), slices(raw[:, 16:48], 1)
+    integers |= (fifth << 4).reshape(integers.shape)
+    return with_offsets(raw, integers)
 
 
-def q6_k(raw: Tensor) -> Parts:
+def q6_k(raw: Bytes) -> Parts:
     """128 bytes with the lower four bits, 64 with the upper two; 16 scales; d."""
-    integers = nibbles(raw[..., :128].unflatten(-1, (2, 64))).view(*raw.shape[:-1], 2, 4, 32)
-    upper = slices(raw[..., 128:192].unflatten(-1, (2, 32)), 2)
-    integers = integers.bitwise_or_(upper.bitwise_left_shift_(4)).sub_(32)
-    return Parts(integers, factors(half(raw, 208), raw[..., 192:208].view(torch.int8)))
+    integers, upper = nibbles(raw[:, :128].reshape(-1, 2, 64)), slices(rows_of_32(raw[:, 128:192]), 2)
+    integers |= (upper << 4).reshape(integers.shape)
+    integers -= 32
+    return Parts(integers, half(raw, 208), raw[:, 192:208].view(np.int8))
 
 
-def with_offsets(raw: Tensor, integers: Tensor) -> Parts:
-    steps, offsets = eight_steps(raw[..., 4:16])
-    return Parts(integers, factors(half(raw, 0), steps), factors(-half(raw, 2), offsets))
+def with_offsets(raw: Bytes, integers: Small) -> Parts:
+    steps, offsets = eight_steps(raw[:, 4:16])
+    return Parts(integers, half(raw, 0), steps, -half(raw, 2), offsets)
 
 
-def factors(units: Tensor, steps: Tensor) -> Factors:
-    """units: [rows, blocks]; steps: [rows, blocks, groups of a block] int8."""
-    return Factors(units, steps.flatten(1))
+def rows_of_32(packed: Bytes) -> Bytes:
+    """[n, m] -> [n, m / 32, 32]"""
+    return packed.reshape(len(packed), -1, 32)
 
 
-def eight_steps(packed: Tensor) -> tuple[Tensor, Tensor]:
-    """packed: [..., 12] uint8 -> scales and offsets of six bits, [..., 8] int8 each. Four of either have their six bits
-    in one byte, the other four their upper two where a byte of the first ones has none."""
-    first, second, third = packed.unflatten(-1, (3, 4)).unbind(-2)
-    lower, upper = nibbles(third).unbind(-2)
+def eight_steps(packed: Bytes) -> tuple[Small, Small]:
+    """packed: [n, 12] -> scales and offsets of six bits, [n, 8] each. Four of either have their six bits in one byte;
+    the other four have their upper two bits where such a byte has room."""
+    first, second, third = packed[:, :4], packed[:, 4:8], nibbles(packed[:, 8:])
 
-    def all_eight(whole: Tensor, rest: Tensor) -> Tensor:
-        beyond = (whole >> 6 << 4).view(torch.int8)
-        return torch.cat(((whole & 63).view(torch.int8), rest | beyond), -1)
+    def all_eight(whole: Bytes, rest: Small) -> Small:
+        return np.concatenate(((whole & 63).view(np.int8), rest | (whole >> 6 << 4).view(np.int8)), 1)
 
-    return all_eight(first, lower), all_eight(second, upper)
+    return all_eight(first, third[:, 0]), all_eight(second, third[:, 1])
 
 
-def sixteen_steps(packed: Tensor) -> Tensor:
-    """packed: [..., 12] uint8 -> scales of six bits less 32: [..., 16] int8."""
-    lower = nibbles(packed[..., :8]).flatten(-2)
-    upper = slices(packed[..., 8:], 2).flatten(-2)
-    return (lower | upper << 4) - 32
+def sixteen_steps(packed: Bytes) -> Small:
+    """packed: [n, 12] -> scales of six bits less 32: [n, 16]."""
+    lower, upper = nibbles(packed[:, :8]).reshape(-1, 16), slices(packed[:, 8:], 2).reshape(-1, 16)
+    steps: Small = (lower | upper << 4) - np.int8(32)
+    return steps
 
 
 FORMS = {

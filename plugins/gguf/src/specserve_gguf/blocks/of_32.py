@@ -4,46 +4,48 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
+import numpy as np
 
 from specserve_gguf.blocks.form import Form, Parts, half, nibbles
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from specserve_gguf.blocks.form import Bytes, Small
 
 SIZE = 32
+EIGHT, SIXTEEN = np.int8(8), np.int8(16)
 
 
-def q4_0(raw: Tensor) -> Parts:
+def q4_0(raw: Bytes) -> Parts:
     """d; 16 bytes with two numbers each."""
-    return Parts(nibbles(raw[..., 2:]).sub_(8), half(raw, 0))
+    return Parts(nibbles(raw[:, 2:]) - EIGHT, half(raw, 0))
 
 
-def q4_1(raw: Tensor) -> Parts:
+def q4_1(raw: Bytes) -> Parts:
     """d, m; 16 bytes with two numbers each."""
-    return Parts(nibbles(raw[..., 4:]), half(raw, 0), half(raw, 2))
+    return Parts(nibbles(raw[:, 4:]), half(raw, 0), offset_units=half(raw, 2))
 
 
-def q5_0(raw: Tensor) -> Parts:
+def q5_0(raw: Bytes) -> Parts:
     """d; 32 bits, the fifth of each number; 16 bytes with the other four."""
-    return Parts(with_fifth(nibbles(raw[..., 6:]), raw[..., 2:6]).sub_(16), half(raw, 0))
+    return Parts(with_fifth(nibbles(raw[:, 6:]), raw[:, 2:6]) - SIXTEEN, half(raw, 0))
 
 
-def q5_1(raw: Tensor) -> Parts:
+def q5_1(raw: Bytes) -> Parts:
     """d, m; then as in q5_0."""
-    return Parts(with_fifth(nibbles(raw[..., 8:]), raw[..., 4:8]), half(raw, 0), half(raw, 2))
+    return Parts(with_fifth(nibbles(raw[:, 8:]), raw[:, 4:8]), half(raw, 0), offset_units=half(raw, 2))
 
 
-def q8_0(raw: Tensor) -> Parts:
+def q8_0(raw: Bytes) -> Parts:
     """d; 32 integers."""
-    return Parts(raw[..., 2:].view(torch.int8), half(raw, 0))
+    return Parts(raw[:, 2:].view(np.int8), half(raw, 0))
 
 
-def with_fifth(lower: Tensor, bits: Tensor) -> Tensor:
-    """lower: [..., 2, 16] int8; bits: [..., 4] uint8, the lowest of the first byte is that of the first number."""
-    each = bits.unsqueeze(-1).bitwise_right_shift(torch.arange(8, dtype=torch.uint8)).bitwise_and_(1)
-    fifth = each.bitwise_left_shift_(4).view(torch.int8).reshape(lower.shape)
-    return lower.bitwise_or_(fifth)
+def with_fifth(lower: Small, bits: Bytes) -> Small:
+    """lower: [n, 2, 16]; bits: [n, 4], the lowest of the first byte is that of the first number."""
+    fifth = np.unpackbits(np.ascontiguousarray(bits), axis=1, bitorder="little").view(np.int8)
+    fifth <<= 4
+    lower |= fifth.reshape(lower.shape)
+    return lower
 
 
 FORMS = {
