@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from specserve_gguf.architectures.architecture import Architecture
+from specserve_gguf.architectures.rotation import ORIGINAL
 
 if TYPE_CHECKING:
     from specserve_gguf.model_file import ModelFile
@@ -29,4 +30,5 @@ class Mistral3(Architecture):
         found = super().rotation()
         if self.keys.value(GROWTH) is None:
             return found
-        return found | {"llama_4_scaling_beta": self.keys.number(GROWTH), "mscale": 1.0, "mscale_all_dim": 1.0}
+        length = self.keys.whole(ORIGINAL)
+        return found | {"llama_4_scaling_beta": self.keys.number(GROWTH), "original_max_position_embeddings": length}

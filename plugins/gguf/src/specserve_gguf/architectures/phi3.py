@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from specserve_gguf.architectures.architecture import ATTENTION, Architecture
-from specserve_gguf.architectures.rotation import numbers
+from specserve_gguf.architectures.rotation import ORIGINAL, numbers
 from specserve_gguf.parts import Part
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class Phi3(Architecture):
         found = super().rotation()
         if not self.has(LONG) or not self.has(SHORT):
             return found
-        original = self.keys.whole("rope.scaling.original_context_length")
+        original = self.keys.whole(ORIGINAL)
         factors = {"short_factor": numbers(self.file, SHORT), "long_factor": numbers(self.file, LONG)}
         given = self.keys.value("rope.scaling.attn_factor") is not None
         scale = {"attention_factor": self.keys.number("rope.scaling.attn_factor")} if given else {}

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from specserve_gguf.model_file import ModelFile
 
 FREQUENCIES = "rope_freqs.weight"
+ORIGINAL = "rope.scaling.original_context_length"
 LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
 """What all Llamas with such factors have."""
 
@@ -41,12 +42,16 @@ def scaling(keys: Keys, theta: float) -> dict[str, Any]:
 
 
 def yarn(keys: Keys, factor: float) -> dict[str, Any]:
-    found = {"rope_type": "yarn", "factor": factor}
-    names = {"original_context_length": "original_max_position_embeddings", "yarn_beta_fast": "beta_fast"}
-    for theirs, ours in (names | {"yarn_beta_slow": "beta_slow"}).items():
-        if keys.value(f"rope.scaling.{theirs}") is not None:
-            read = keys.whole if theirs == "original_context_length" else keys.number
-            found[ours] = read(f"rope.scaling.{theirs}")
+    found = {
+        "rope_type": "yarn",
+        "factor": factor,
+        "beta_fast": keys.number("rope.scaling.yarn_beta_fast", 32.0),
+        "beta_slow": keys.number("rope.scaling.yarn_beta_slow", 1.0),
+    }
+    if keys.value(ORIGINAL) is not None:
+        found["original_max_position_embeddings"] = keys.whole(ORIGINAL)
+    if keys.value("rope.scaling.yarn_log_multiplier") is not None:  # of cosines and of scores: they cancel each other
+        found |= dict.fromkeys(("mscale", "mscale_all_dim"), keys.number("rope.scaling.yarn_log_multiplier"))
     return found
 
 

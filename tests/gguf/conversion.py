@@ -1,0 +1,235 @@
+"""Models in Hugging Face format as GGUF files, as llama.cpp's converter writes them: its names, its order of rows, its
+keys. Tensors are written in 32 bits, or as a type of ggml."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from safetensors.numpy import load_file
+
+import gguf
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+TYPES = {name: getattr(gguf.GGMLQuantizationType, name) for name in ("F32", "F16", "Q8_0", "Q4_0", "Q4_1", "Q5_0")}
+PERMUTED = ("llama", "granite", "smollm3")
+"""Whose rows of queries and keys are brought into another order (llama.cpp's `undo_permute`)."""
+OFFSET = ("gemma2", "gemma3")
+"""Whose norms have one added to them."""
+ARCHITECTURES = {
+    "llama": "llama",
+    "mistral": "llama",
+    "mixtral": "llama",
+    "qwen2": "qwen2",
+    "qwen3": "qwen3",
+    "qwen3_moe": "qwen3moe",
+    "gemma2": "gemma2",
+    "gemma3_text": "gemma3",
+    "phi3": "phi3",
+    "granite": "granite",
+    "granitemoe": "granitemoe",
+    "smollm3": "smollm3",
+    "olmo2": "olmo2",
+    "olmoe": "olmoe",
+    "gpt_oss": "gpt-oss",
+    "ministral3": "mistral3",
+}
+"""By `model_type`."""
+KEYS = {
+    "max_position_embeddings": "context_length",
+    "hidden_size": "embedding_length",
+    "intermediate_size": "feed_forward_length",
+    "num_hidden_layers": "block_count",
+    "num_attention_heads": "attention.head_count",
+    "num_key_value_heads": "attention.head_count_kv",
+    "rms_norm_eps": "attention.layer_norm_rms_epsilon",
+    "rope_theta": "rope.freq_base",
+    "sliding_window": "attention.sliding_window",
+    "num_experts": "expert_count",
+    "num_local_experts": "expert_count",
+    "num_experts_per_tok": "expert_used_count",
+    "moe_intermediate_size": "expert_feed_forward_length",
+    "final_logit_softcapping": "final_logit_softcapping",
+    "attn_logit_softcapping": "attn_logit_softcapping",
+    "embedding_multiplier": "embedding_scale",
+    "attention_multiplier": "attention.scale",
+    "residual_multiplier": "residual_scale",
+    "logits_scaling": "logit_scale",
+}
+
+
+class Named(NamedTuple):
+    name: str
+    numbers: np.ndarray
+
+
+def convert(directory: Path, file: Path, kind: str = "F32", extra: dict[str, Any] | None = None) -> Path:
+    """The model in `directory` as `file`. extra: keys without the architecture's name."""
+    config = json.loads((directory / "config.json").read_text())
+    name = ARCHITECTURES[config["model_type"]]
+    writer = gguf.GGUFWriter(file, name)
+    for key, value in (keys_of(config) | (extra or {})).items():
+        add(writer, f"{name}.{key}", value)
+    write_tokenizer(writer, directory, config)
+    tensors = load_file(directory / "model.safetensors")
+    for each in converted(tensors, config, name):
+        write(writer, each, kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return file
+
+
+def keys_of(config: dict[str, Any]) -> dict[str, Any]:
+    found = {theirs: config[ours] for ours, theirs in KEYS.items() if config.get(ours) is not None}
+    heads, head_dim = config["num_attention_heads"], config.get("head_dim")
+    found["attention.head_count_kv"] = config.get("num_key_value_heads") or heads
+    head_dim = head_dim or config["hidden_size"] // heads
+    found |= {"attention.key_length": head_dim, "attention.value_length": head_dim}
+    found["rope.dimension_count"] = int(head_dim * config.get("partial_rotary_factor", 1.0))
+    if config["model_type"] == "gpt_oss":
+        found["expert_feed_forward_length"] = config["intermediate_size"]
+    scaling = config.get("rope_scaling") or config.get("rope_parameters") or {}
+    kind = scaling.get("rope_type", scaling.get("type"))
+    if kind in ("linear", "yarn"):
+        found |= {"rope.scaling.type": kind, "rope.scaling.factor": float(scaling["factor"])}
+    if "mscale_all_dim" in scaling:
+        found["rope.scaling.yarn_log_multiplier"] = float(scaling["mscale_all_dim"])
+    if "original_max_position_embeddings" in scaling:
+        found["rope.scaling.original_context_length"] = scaling["original_max_position_embeddings"]
+    return found
+
+
+def add(writer: gguf.GGUFWriter, key: str, value: Any) -> None:
+    match value:
+        case bool():
+            writer.add_bool(key, value)
+        case int():
+            writer.add_uint32(key, value)
+        case float():
+            writer.add_float32(key, value)
+        case str():
+            writer.add_string(key, value)
+        case _:
+            writer.add_array(key, value)
+
+
+def write_tokenizer(writer: gguf.GGUFWriter, directory: Path, config: dict[str, Any]) -> None:
+    """The vocabulary alone: what becomes of it is tested elsewhere."""
+    tokenizer = json.loads((directory / "tokenizer.json").read_text())
+    by_id = {index: token for token, index in tokenizer["model"]["vocab"].items()}
+    by_id |= {each["id"]: each["content"] for each in tokenizer["added_tokens"]}
+    control = {each["id"] for each in tokenizer["added_tokens"] if each["special"]}
+    ids = range(config["vocab_size"])
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list([by_id.get(index, f"[PAD{index}]") for index in ids])
+    writer.add_token_types([3 if index in control else 1 if index in by_id else 5 for index in ids])
+    merges = tokenizer["model"].get("merges") or []
+    pairs = [merge if isinstance(merge, str) else " ".join(merge) for merge in merges]
+    if pairs:
+        writer.add_token_merges(pairs)
+    writer.add_eos_token_id(config["eos_token_id"])
+
+
+def write(writer: gguf.GGUFWriter, each: Named, kind: str) -> None:
+    plain = each.numbers.ndim == 1 or each.name.endswith(".bias") or "ffn_gate_inp" in each.name
+    if kind == "F32" or plain:
+        writer.add_tensor(each.name, np.ascontiguousarray(each.numbers, np.float32))
+        return
+    data = gguf.quants.quantize(np.ascontiguousarray(each.numbers, np.float32), TYPES[kind])
+    writer.add_tensor(each.name, data, raw_dtype=TYPES[kind])
+
+
+def converted(tensors: dict[str, np.ndarray], config: dict[str, Any], architecture: str) -> Iterator[Named]:
+    names = gguf.get_tensor_name_map(arch_of(architecture), config["num_hidden_layers"])
+    heads = config["num_attention_heads"], config.get("num_key_value_heads") or config["num_attention_heads"]
+    for name, numbers in stacked(tensors, config).items():
+        stem, _, kind = name.rpartition(".")
+        stem, kind = (name, "weight") if kind not in ("weight", "bias") else (stem, kind)
+        theirs = names.get_name(stem)
+        assert theirs is not None, f"llama.cpp has no name for {stem}"
+        if architecture.removesuffix("moe") in PERMUTED and stem.endswith(("q_proj", "k_proj")):
+            numbers = neighbours(numbers, heads[stem.endswith("k_proj")])
+        if architecture in OFFSET and stem.endswith("norm"):
+            numbers = numbers + np.float32(1)
+        yield Named(f"{theirs}.{kind}", numbers)
+
+
+def arch_of(name: str) -> gguf.MODEL_ARCH:
+    return next(arch for arch, each in gguf.MODEL_ARCH_NAMES.items() if each == name)
+
+
+def neighbours(numbers: np.ndarray, heads: int) -> np.ndarray:
+    """In a head, the rows i and i + d / 2 become 2i and 2i + 1."""
+    return numbers.reshape(heads, 2, -1, *numbers.shape[1:]).swapaxes(1, 2).reshape(numbers.shape)
+
+
+def stacked(tensors: dict[str, np.ndarray], config: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Experts as llama.cpp has them: of each layer three stacks of matrices."""
+    match config["model_type"]:
+        case "mixtral":
+            return each_a_stack(tensors, "block_sparse_moe.experts", ("w1", "w2", "w3"))
+        case "qwen3_moe" | "olmoe":
+            return each_a_stack(tensors, "mlp.experts", ("gate_proj", "down_proj", "up_proj"))
+        case "granitemoe":
+            return in_halves(tensors)
+        case "gpt_oss":
+            return in_turns(tensors)
+    return tensors
+
+
+def each_a_stack(tensors: dict[str, np.ndarray], block: str, matrices: tuple[str, ...]) -> dict[str, np.ndarray]:
+    found = {name: numbers for name, numbers in tensors.items() if f".{block}." not in name}
+    layers = {name.split(".")[2] for name in tensors if f".{block}." in name}
+    for layer in sorted(layers, key=int):
+        for matrix in matrices:
+            prefix = f"model.layers.{layer}.{block}"
+            count = sum(name.startswith(f"{prefix}.") and name.endswith(f".{matrix}.weight") for name in tensors)
+            every = [tensors[f"{prefix}.{expert}.{matrix}.weight"] for expert in range(count)]
+            found[f"model.layers.{layer}.mlp.experts.{MERGED.get(matrix, matrix)}.weight"] = np.stack(every)
+    return found
+
+
+MERGED = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}
+
+
+def in_halves(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    found = {}
+    for name, numbers in tensors.items():
+        if name.endswith("input_linear.weight"):
+            gate, up = np.split(numbers, 2, axis=1)
+            found[name.replace("input_linear", "input_linear.gate")] = gate
+            found[name.replace("input_linear", "input_linear.up")] = up
+        else:
+            found[name] = numbers
+    return {renamed(name): numbers for name, numbers in found.items()}
+
+
+def renamed(name: str) -> str:
+    for theirs, merged in (("input_linear.gate", "gate_proj"), ("input_linear.up", "up_proj")):
+        name = name.replace(f"block_sparse_moe.{theirs}", f"mlp.experts.{merged}")
+    return name.replace("block_sparse_moe.output_linear", "mlp.experts.down_proj")
+
+
+def in_turns(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """gpt-oss: rows of gates and ups alternate, and matrices are [in, out]."""
+    found = {}
+    for name, numbers in tensors.items():
+        if ".experts." not in name:
+            found[name] = numbers
+            continue
+        stem = name.removesuffix("_bias")
+        kind = "bias" if name.endswith("_bias") else "weight"
+        turned = numbers if kind == "bias" else numbers.swapaxes(1, 2)
+        if stem.endswith("gate_up_proj"):
+            found[f"{stem.replace('gate_up', 'gate')}.{kind}"] = turned[:, 0::2]
+            found[f"{stem.replace('gate_up', 'up')}.{kind}"] = turned[:, 1::2]
+        else:
+            found[f"{stem}.{kind}"] = turned
+    return found

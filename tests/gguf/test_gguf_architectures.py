@@ -1,0 +1,90 @@
+"""A model converted to GGUF is the model: the same configuration, and every tensor bit by bit."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+import torch
+from conversion import convert
+
+from specserve.models.arrange import arrange
+from specserve.models.checkpoint import Checkpoint
+from specserve.models.families import BUILT_IN, family_named
+from specserve.models.locate import locate_model
+from specserve.models.open_weights import open_weights
+from specserve.models.quantised import dense
+from specserve.models.read_config import read_config
+from specserve.models.tensor_names import expected_shapes
+from specserve_gguf.source import Gguf
+from specserve_workbench.testing.toy import write_checkpoint
+
+YARN = {
+    "rope_type": "yarn",
+    "factor": 4.0,
+    "beta_fast": 32.0,
+    "beta_slow": 1.0,
+    "original_max_position_embeddings": 512,
+}
+CASES = {
+    "llama": {},
+    "llama-biases-tied": {"attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True},
+    "llama-linear": {"rope_scaling": {"rope_type": "linear", "factor": 4.0}},
+    "mistral": {"sliding_window": 16},
+    "mixtral": {"num_experts_per_tok": 2},
+    "qwen2": {"rope_theta": 1e6},
+    "qwen2-yarn": {"rope_scaling": YARN},
+    "qwen3": {"head_dim": 64, "tie_word_embeddings": True},
+    "qwen3_moe": {"mlp_only_layers": []},
+    "gemma2": {
+        "tie_word_embeddings": True,
+        "attn_logit_softcapping": 50.0,
+        "final_logit_softcapping": 30.0,
+        "num_hidden_layers": 4,
+    },
+    "gemma3_text": {"tie_word_embeddings": True, "num_hidden_layers": 6},
+    "phi3": {"sliding_window": 16},
+    "granite": {"tie_word_embeddings": True},
+    "granitemoe": {"num_experts_per_tok": 2, "tie_word_embeddings": True},
+    "smollm3": {"num_hidden_layers": 4, "no_rope_layers": None, "sliding_window": None},
+    "olmo2": {},
+    "olmoe": {},
+    "gpt_oss": {"num_hidden_layers": 4},
+    "ministral3": {"rope_parameters": YARN | {"rope_theta": 10_000.0, "llama_4_scaling_beta": 0.5}},
+}
+UNSAID = {
+    "gemma2": {"layer_types": None, "query_pre_attn_scalar": 32},
+    "gemma3_text": {"layer_types": None, "query_pre_attn_scalar": 32, "rope_theta": 1e6},
+    "gpt_oss": {"attention_bias": True},
+}
+"""Files do not say it: it is the same in all models of the family."""
+EXTRA = {"ministral3": {"attention.temperature_scale": 0.5}}
+NOT_IN_FILES = ("unknown_fields", "generation", "dtype", "own")
+"""What differs without a consequence: the dtype that a file is served in is bfloat16."""
+
+
+def tensors_of(path, formats=None):
+    """The configuration, and every tensor that the engine reads, by its name."""
+    config = read_config(path)
+    source = open_weights(path, None, formats) if formats else open_weights(path)
+    checkpoint = Checkpoint(source)
+    arrange(checkpoint, family_named(config.family, BUILT_IN).stored_as(config))
+    checkpoint.check(expected_shapes(config))
+    return config, {name: dense(checkpoint.take(name)).float() for name in expected_shapes(config)}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_converted_model_has_the_configuration_and_the_tensors_that_it_had(tmp_path, monkeypatch, case):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    family = case.partition("-")[0]
+    original = write_checkpoint(tmp_path / "model", architecture=family, **UNSAID.get(family, {}) | CASES[case])
+    made = locate_model(str(convert(original, tmp_path / "model.gguf", extra=EXTRA.get(family))))
+    wanted, got = tensors_of(original), tensors_of(made, [Gguf()])
+    assert same(wanted[0]) == same(got[0])
+    assert wanted[1].keys() == got[1].keys()
+    for name, numbers in wanted[1].items():
+        added = got[0].norm_offset if "norm" in name else 0.0  # what is multiplied: less one, it was rounded
+        assert torch.equal(got[1][name] + added, numbers + added), name
+
+
+def same(config):
+    return {key: value for key, value in msgspec.structs.asdict(config).items() if key not in NOT_IN_FILES}
