@@ -25,6 +25,8 @@ YARN = {
     "beta_slow": 1.0,
     "original_max_position_embeddings": 512,
 }
+TIED = {"tie_word_embeddings": True}
+CAPS = {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}
 CASES = {
     "llama": {},
     "llama-biases-tied": {"attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True},
@@ -35,12 +37,7 @@ CASES = {
     "qwen2-yarn": {"rope_scaling": YARN},
     "qwen3": {"head_dim": 64, "tie_word_embeddings": True},
     "qwen3_moe": {"mlp_only_layers": []},
-    "gemma2": {
-        "tie_word_embeddings": True,
-        "attn_logit_softcapping": 50.0,
-        "final_logit_softcapping": 30.0,
-        "num_hidden_layers": 4,
-    },
+    "gemma2": {"num_hidden_layers": 4, **TIED, **CAPS},
     "gemma3_text": {"tie_word_embeddings": True, "num_hidden_layers": 6},
     "phi3": {"sliding_window": 16},
     "granite": {"tie_word_embeddings": True},

@@ -55,6 +55,12 @@ class Cursor:
         self.at += num_bytes
         return self.data[self.at - num_bytes : self.at]
 
+    def name(self, what: str) -> str:
+        """A text that is not empty."""
+        if not (found := self.text(f"the name of {what}")):
+            raise broken(self.file, f"{what} has no name")
+        return found
+
     def text(self, what: str) -> str:
         """A length of 64 bits, and as many bytes of UTF-8."""
         taken = self.take(self.whole("Q", f"the length of {what}"), what)

@@ -39,7 +39,7 @@ def read_metadata(cursor: Cursor, count: int) -> dict[str, Value]:
     found: dict[str, Value] = {}
     strings = 0
     for _ in range(count):
-        key = cursor.text("the name of a key")
+        key = cursor.name("a key")
         if key in found:
             raise broken(cursor.file, f"key {key!r} is there twice")
         value = read_value(cursor, cursor.whole("I", f"the type of key {key}"), key, MAX_STRINGS - strings)

@@ -56,7 +56,7 @@ def read_infos(cursor: Cursor, count: int) -> list[TensorInfo]:
 
 
 def read_info(cursor: Cursor) -> TensorInfo:
-    name = cursor.text("the name of a tensor")
+    name = cursor.name("a tensor")
     dims = cursor.whole("I", f"the dimensions of tensor {name}")
     if not 1 <= dims <= MAX_DIMENSIONS:
         raise broken(cursor.file, f"tensor {name} has {dims} dimensions; allowed: 1 to {MAX_DIMENSIONS}")
