@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import sys
+from importlib.metadata import EntryPoints
 from pathlib import Path
 from types import ModuleType
 
@@ -16,12 +17,19 @@ from safetensors.torch import load_file, save_file
 from specserve.config import EngineConfig
 from specserve.engine.before_loading import check_before_loading
 from specserve.errors import ModelError
+from specserve.models import made_directories
 from specserve.models.hub_errors import hub_message
 from specserve.models.locate import locate_model, locate_target
 from specserve.models.read_config import read_config
 from specserve_workbench.testing.toy import write_checkpoint
 
 DOCS = (Path(__file__).parents[2] / "docs/models.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(autouse=True)
+def _the_engine_alone(monkeypatch):
+    """No plugin makes directories of files of other formats."""
+    monkeypatch.setattr(made_directories, "entry_points", lambda group: EntryPoints())
 
 
 def refused(name):
@@ -33,7 +41,7 @@ def refused(name):
 @pytest.mark.parametrize(
     ("name", "content", "told"),
     [
-        ("m.gguf", b"GGUF\3\0\0\0", "a GGUF file, the format of llama.cpp, which is not served yet"),
+        ("m.gguf", b"GGUF\3\0\0\0", "a GGUF file, the format of llama.cpp, which the plugin gguf reads"),
         ("model", b"GGUF\3\0\0\0", "a GGUF file"),
         ("m.llamafile", b"\x7fELF", "a GGUF file"),
         ("pytorch_model.bin", b"PK\3\4...", "a file of pickled weights"),

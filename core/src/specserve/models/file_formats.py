@@ -24,7 +24,8 @@ class FileFormat(NamedTuple):
 
 
 GGUF = FileFormat(
-    "a GGUF file, the format of llama.cpp, which is not served yet", f"{ORIGINAL}, or convert the file: {RECIPES}"
+    "a GGUF file, the format of llama.cpp, which the plugin gguf reads from files that end with .gguf",
+    f"Run pip install specserve-plugin-gguf. {ORIGINAL}, or convert the file: {RECIPES}",
 )
 PICKLE = FileFormat(
     "a file of pickled weights: loading a pickle runs code from it, so it is refused",

@@ -28,8 +28,8 @@ def foreign_name(name: str) -> str:
         )
     if match := TAG.fullmatch(name):
         hub = match[1]
-        other = f"Pass {hub} if it has *.safetensors" if hub else "Pass a hub id such as org/name"
-        kind = "are names of GGUF files, as of Ollama and llama.cpp, which are not served yet"
+        other = f"Pass {hub} if it has *.safetensors" if hub else "Pass a hub id such as org/name-GGUF:Q4_K_M"
+        kind = "are names of GGUF files, as of Ollama and llama.cpp, which the plugin gguf reads from the hub"
         return f"tags such as :{match[2]} {kind}. {other}"
     return ""
 
@@ -57,5 +57,5 @@ def hub_path(path: str) -> str:
     if revision != "main":
         return f"it is an address of the hub. Run `hf download {hub} --revision {revision}` and pass the directory"
     if path.lower().endswith(".gguf"):
-        return f"it is the address of a GGUF file, which is not served yet. Pass {hub} if it has *.safetensors"
+        return f"it is the address of a GGUF file. Pass {hub}: and a part of its name, such as {hub}:Q4_K_M"
     return f"it is an address of the hub. Pass {hub}"

@@ -17,7 +17,7 @@ from specserve.models.directory_kinds import refuse_other_kinds
 from specserve.models.file_formats import ORIGINAL, RECIPES, format_of
 from specserve.models.foreign_names import foreign_name
 from specserve.models.hub_errors import hub_message
-from specserve.models.made_directories import made_directory
+from specserve.models.made_directories import made_directory, made_of_downloaded, names_of_hub
 from specserve.models.safetensors_header import tensor_names
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def locate_on_disk(name: str) -> Path | None:
         if made := made_directory(path):
             return made
         raise ModelError(f"model {name!r} is {file_given(path)}")
-    if HUB_ID.fullmatch(name) and path.suffix.lower() not in OF_FILES:
+    if (HUB_ID.fullmatch(name) and path.suffix.lower() not in OF_FILES) or names_of_hub(name)[1]:
         return None
     if told := foreign_name(name):
         raise ModelError(f"model {name!r} is not served: {told}.")
@@ -149,14 +149,17 @@ def _download(name: str, weights: Sequence[str]) -> Path:
             f"model {name!r} is not a directory here, and downloading it from the hub needs huggingface_hub. "
             "Run pip install 'specserve[hub]', or pass the directory of a downloaded model."
         ) from None
+    hub, files = names_of_hub(name)
     try:
-        path = Path(snapshot_download(name, allow_patterns=[*HUB_FILES, *weights]))
+        path = Path(snapshot_download(hub, allow_patterns=files or [*HUB_FILES, *weights]))
     except Exception as error:  # the hub's own tree of errors, plus whatever its HTTP client raises
         raise ModelError(hub_message(name, error)) from error
+    if files:
+        return made_of_downloaded(name, path, files)
     if not any((path / file).exists() for file in DESCRIBING):
         raise ModelError(
             f"model {name!r} of the hub has no config.json. It holds another format, such as GGUF, or no model. "
-            f"{ORIGINAL}."
+            f"{ORIGINAL}. Of GGUF files, name one: {name}:Q4_K_M."
         )
     return path
 
@@ -166,6 +169,8 @@ def locate_downloaded(name: str) -> Path | None:
     try:
         from huggingface_hub import snapshot_download
 
-        return Path(snapshot_download(name, allow_patterns=HUB_FILES, local_files_only=True))
+        hub, files = names_of_hub(name)
+        path = Path(snapshot_download(hub, allow_patterns=files or HUB_FILES, local_files_only=True))
+        return made_of_downloaded(name, path, files) if files else path
     except Exception:  # it is not installed, or what it raises where files are missing
         return None
