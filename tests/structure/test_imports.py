@@ -26,6 +26,7 @@ LIGHT_MODULES = (
     "specserve_workbench.commands.plugins",
     "specserve_workbench.testing.fixtures",
     "specserve_cpu.compat",
+    "specserve_gguf.compat",
     "specserve_hybrid_attn.compat",
     "specserve_kv_events.compat",
     "specserve_lora.compat",

@@ -6,6 +6,7 @@ in memory. What plugins' hooks return is checked in `roles`.
 
 from __future__ import annotations
 
+import logging
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -25,6 +26,7 @@ from specserve.memory import keep_freed_memory
 from specserve.models.library import library_of
 from specserve.models.loader import ModelLoader
 from specserve.models.locate import locate_on_disk, locate_target
+from specserve.models.projection import Projection
 from specserve.models.read_config import read_config
 from specserve.models.weight_files import patterns_of
 
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
     from specserve.plugins.host import PluginHost
     from specserve.protocols import Drafter, KernelSet
     from specserve.text.tokenizer import HfTokenizer
+
+log = logging.getLogger(__name__)
 
 
 class Components(NamedTuple):
@@ -123,6 +127,12 @@ def closed_on_failure(part: ModelPart) -> Iterator[None]:
 
 
 def pack_weights(model: ServedModel, kernels: KernelSet, on_progress: ProgressCallback) -> None:
+    num_bytes = 0
     for number, projection in enumerate(model.projections.values(), 1):
+        quantised = isinstance(projection, Projection) and projection.is_quantised
         projection.finalize(kernels)
+        num_bytes += projection.weight.nbytes if quantised else 0
         on_progress(PACKING, number, len(model.projections))
+    if num_bytes:
+        size, name = num_bytes / 2**20, kernels.name
+        log.warning("kernels %s unpack weights of few bits, which now take %.0f MiB in the model's dtype", name, size)

@@ -90,6 +90,11 @@ class Projection:
         """As the file has it, until it is packed."""
         return self._weight.read() if isinstance(self._weight, DeferredWeight) else self._weight
 
+    @property
+    def is_quantised(self) -> bool:
+        """Before `finalize`: whether the file has integers."""
+        return isinstance(self._weight, DeferredWeight | QuantisedWeight | StackedWeight)
+
     def finalize(self, kernels: KernelSet) -> None:
         """After the last `set_kernel`: the core's own kernel packs the weight, and `weight` becomes empty. A kernel
         that packs nothing reads quantised weights in the model's dtype."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MAX_LAYERS = 512
 """llama.cpp has the same limit."""
-MAX_SIZE = 1 << 31
+MAX_SIZE = (1 << 31) - 1
 
 
 class Keys:

@@ -1,0 +1,65 @@
+"""A file that others made: SmolLM2-135M-Instruct in 4 bits, served as it is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from specserve.models.locate import locate_model
+from specserve.text.tokenizer import HfTokenizer
+from specserve_workbench.testing.engines import run
+from specserve_workbench.testing.requests import toy_request
+
+FILE = Path(__file__).parents[2] / "build" / "SmolLM2-135M-Instruct.Q4_1.gguf"
+NUM_TOKENS = 24
+CHAT = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
+TEXTS = {
+    "a question": CHAT.format("What is the capital of France?"),
+    "a function": "def is_prime(n):\n    ",
+    "a list": "1. red\n2. green\n3. blue\n4. red\n5. green\n6.",
+}
+
+
+@pytest.fixture(scope="module")
+def prompts():
+    assert FILE.exists(), f"`make build/{FILE.name}` downloads the file that is tested"
+    tokenizer = HfTokenizer.from_dir(locate_model(str(FILE)))
+    return {name: tokenizer.encode(text) for name, text in TEXTS.items()}
+
+
+def greedy(prompts):
+    return [toy_request(name, ids, max_tokens=NUM_TOKENS, ignore_eos=True) for name, ids in prompts.items()]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
+def test_greedy_tokens_are_those_of_transformers_on_the_unpacked_weights(prompts):
+    """torch's kernels do not round inputs, so that all numbers are the same but for the order of sums."""
+    from transformers import AutoModelForCausalLM
+
+    os.environ["TQDM_DISABLE"] = "1"
+    model = AutoModelForCausalLM.from_pretrained(FILE.parent, gguf_file=FILE.name, dtype=torch.float32).eval()
+    wanted = {}
+    for name, ids in prompts.items():
+        with torch.inference_mode():
+            out = model.generate(torch.tensor([ids]), do_sample=False, max_new_tokens=NUM_TOKENS, eos_token_id=None)
+        wanted[name] = out[0, len(ids) :].tolist()
+    got = run(str(FILE), greedy(prompts), plugins=("gguf",), dtype="float32", kv_memory="512M").tokens()
+    assert {name: list(tokens) for name, tokens in got.items()} == wanted
+
+
+def test_drafts_change_nothing_with_the_native_kernels_on_the_integers(prompts):
+    requests, options = greedy(prompts), {"dtype": "bfloat16", "kv_memory": "512M"}
+    plain = run(str(FILE), requests, plugins=("gguf", "cpu"), max_num_seqs=1, **options)
+    drafted = run(str(FILE), requests, plugins=("gguf", "cpu", "ngram"), **options)
+    assert drafted.decided() == plain.decided()
+    assert drafted.num_accepted() > 0
+
+
+def test_a_warning_says_what_unpacked_weights_take(prompts, caplog):
+    run(str(FILE), greedy(prompts)[:1], plugins=("gguf",), dtype="bfloat16", kv_memory="512M")
+    said = [record.getMessage() for record in caplog.records if "unpack weights of few bits" in record.getMessage()]
+    assert len(said) == 1
+    assert "257 MiB" in said[0]  # 134.5 million numbers of 16 bits
