@@ -12,7 +12,7 @@ from specserve.api import ModelError
 from specserve_gguf.text_keys import ANOTHER_TOKENIZER
 from specserve_gguf.tokenizer_parts import added_tokens, post_processor, tokenizer_json
 from specserve_gguf.tokenizer_splits import BYTES, DEFAULT, PRE_TOKENIZERS, PreTokenizer
-from specserve_gguf.tokenizer_vocabulary import PREFIX, read_merges, special_id
+from specserve_gguf.tokenizer_vocabulary import PREFIX, read_merges
 
 if TYPE_CHECKING:
     from specserve_gguf.text_keys import TextKeys
@@ -28,8 +28,8 @@ def byte_level_json(keys: TextKeys, vocabulary: Vocabulary) -> dict[str, object]
     merges = read_merges(keys, ids)
     if merges is None:
         raise keys.broken(f"{PREFIX}merges is missing: without it no text can be turned into tokens")
-    unknown = special_id(keys, vocabulary, "unknown_token_id")
-    model = bpe(ids, merges, None if unknown is None else vocabulary.tokens[unknown])
+    # A byte without a token is left out, as the models' own tokenizers do: files name EOS as the unknown token.
+    model = bpe(ids, merges, unknown=None)
     steps = {
         "normalizer": {"type": "NFC"} if chosen.nfc else None,
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": list(chosen.steps)},
