@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizer_kinds import KINDS, STEADY_KINDS
+from tokenizers import Tokenizer as RustTokenizer
+from tokenizers import models
 
 from specserve.text.tokenizer import HfTokenizer
 
@@ -120,3 +122,9 @@ def test_a_special_token_keeps_its_name_and_adds_no_bytes_unless_it_is_shown() -
     assert tokenizer.token_text(end) == "</s>"
     assert tokenizer.token_bytes(end) == b""
     assert tokenizer.token_bytes(end, skip_special_tokens=False) == b"</s>"
+
+
+@pytest.mark.parametrize("token", ["<0x\ufffd\ufffd>", "<0x-\ufffd>", "\ufffd<0x-1>", "<0x\ufffd1>"])
+def test_a_token_that_only_looks_like_a_byte_is_the_text_that_it_is(token: str) -> None:
+    tokenizer = HfTokenizer(RustTokenizer(models.BPE(vocab={token: 0}, merges=[])))
+    assert tokenizer.token_bytes(0) == token.encode()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
+BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+
 
 def byte_alphabet() -> dict[str, int]:
     """The characters that byte-level BPE (GPT-2) writes for bytes: printable bytes as they are, the rest from 256."""
@@ -15,8 +19,8 @@ BYTE_OF = byte_alphabet()
 
 def bytes_of_token(token: str) -> bytes | None:
     """The bytes of a token as the vocabulary spells it: `<0xE6>`, or characters of the byte alphabet."""
-    if len(token) == 6 and token.startswith("<0x"):
-        return bytes([int(token[3:5], 16)])
+    if byte := BYTE_TOKEN.fullmatch(token):
+        return bytes.fromhex(byte[1])
     if all(character in BYTE_OF for character in token):
         return bytes(BYTE_OF[character] for character in token)
     return None
