@@ -59,7 +59,7 @@ def contents_of(files: Sequence[Path]) -> dict[str, bytes]:
     """The text files, by their names."""
     file = open_files(files)
     config = architecture_of(file).config()
-    return {"config.json": json.dumps(config, indent=1).encode(), **text_files(file.metadata)}
+    return {"config.json": json.dumps(config, indent=1).encode(), **text_files(file.metadata, files[0])}
 
 
 def put_in_place(contents: Mapping[str, bytes], files: Sequence[Path], made: Path) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from specserve_gguf.tokenizer_vocabulary import CONTROL, PREFIX, special_id
+from specserve_gguf.tokenizer_vocabulary import CONTROL, special_id
 
 if TYPE_CHECKING:
     from specserve_gguf.text_keys import TextKeys

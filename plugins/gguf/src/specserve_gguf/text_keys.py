@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -50,7 +50,9 @@ class TextKeys:
     def number(self, key: str) -> float | None:
         """Neither infinite nor NaN."""
         value = self.value(key)
-        if value is None or (type(value) in (int, float) and math.isfinite(value)):
+        if value is None:
+            return None
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
             return value
         raise self.wrong(key, "be a finite number")
 
@@ -73,7 +75,7 @@ class TextKeys:
             return values
         raise self.wrong(key, "be a list of finite numbers")
 
-    def array(self, key: str, kind: str) -> list | None:
+    def array(self, key: str, kind: str) -> list[Any] | None:
         value = self.value(key)
         if value is None or isinstance(value, list):
             return value

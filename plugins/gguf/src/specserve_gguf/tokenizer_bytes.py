@@ -30,7 +30,7 @@ def byte_level_json(keys: TextKeys, vocabulary: Vocabulary) -> dict[str, object]
         raise keys.broken(f"{PREFIX}merges is missing: without it no text can be turned into tokens")
     # A byte without a token is left out, as the models' own tokenizers do: files name EOS as the unknown token.
     model = bpe(ids, merges, unknown=None)
-    steps = {
+    steps: dict[str, object] = {
         "normalizer": {"type": "NFC"} if chosen.nfc else None,
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": list(chosen.steps)},
         "post_processor": post_processor(keys, vocabulary, begins_with_bos=chosen.begins_with_bos),

@@ -47,26 +47,34 @@ def pieces_json(
     keys: TextKeys, vocabulary: Vocabulary, merges: list[tuple[str, str]], *, prefix_by_default: bool
 ) -> dict[str, object]:
     unknown = special_id(keys, vocabulary, "unknown_token_id")
+    model = bpe(vocabulary.ids, merges, None if unknown is None else vocabulary.tokens[unknown])
+    steps = {
+        **blanks_in_and_out(keys, [], prefix_by_default=prefix_by_default),
+        "post_processor": post_processor(keys, vocabulary, begins_with_bos=True),
+    }
+    fallback = {"fuse_unk": True, "byte_fallback": True}
+    return tokenizer_json({**model, **fallback}, steps, added_tokens(keys, vocabulary))
+
+
+def blanks_in_and_out(keys: TextKeys, first: list[dict[str, object]], *, prefix_by_default: bool) -> dict[str, object]:
+    """Blanks become U+2581, one is put before the text where the file says so, and back. `first`: normalizers that come
+    before that."""
     stated = keys.flag(f"{PREFIX}add_space_prefix")
     prefix = prefix_by_default if stated is None else stated
-    to_blanks = {"type": "Replace", "pattern": {"String": " "}, "content": BLANK}
+    normalizers = [*first, {"type": "Replace", "pattern": {"String": " "}, "content": BLANK}]
     decoders: list[dict[str, object]] = [
         {"type": "Replace", "pattern": {"String": BLANK}, "content": " "},
         {"type": "ByteFallback"},
         {"type": "Fuse"},
     ]
     if prefix:
+        normalizers.insert(-1, {"type": "Prepend", "prepend": BLANK})
         decoders.append({"type": "Strip", "content": " ", "start": 1, "stop": 0})
-    prepend = [{"type": "Prepend", "prepend": BLANK}] if prefix else []
-    steps = {
-        "normalizer": {"type": "Sequence", "normalizers": [*prepend, to_blanks]},
+    return {
+        "normalizer": {"type": "Sequence", "normalizers": normalizers},
         "pre_tokenizer": None,
-        "post_processor": post_processor(keys, vocabulary, begins_with_bos=True),
         "decoder": {"type": "Sequence", "decoders": decoders},
     }
-    model = bpe(vocabulary.ids, merges, None if unknown is None else vocabulary.tokens[unknown])
-    fallback = {"fuse_unk": True, "byte_fallback": True}
-    return tokenizer_json({**model, **fallback}, steps, added_tokens(keys, vocabulary))
 
 
 def merges_by_score(vocabulary: Vocabulary) -> list[tuple[str, str]]:
@@ -93,16 +101,11 @@ def unigram_json(keys: TextKeys, vocabulary: Vocabulary) -> dict[str, object]:
     unknown = special_id(keys, vocabulary, "unknown_token_id")
     if unknown is None:
         raise keys.broken(f"{PREFIX}unknown_token_id is missing, and this kind of tokenizer needs it")
-    stated = keys.flag(f"{PREFIX}add_space_prefix")
-    spaces = {"replacement": BLANK, "prepend_scheme": "never" if stated is False else "always", "split": True}
-    squeeze = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
-    ends = {"type": "Strip", "strip_left": True, "strip_right": True}
+    squeeze = [replaced("^ +| +$", ""), replaced(" {2,}", " ")]
     removes = keys.flag(f"{PREFIX}remove_extra_whitespaces")
     steps = {
-        "normalizer": {"type": "Sequence", "normalizers": [ends, squeeze]} if removes else None,
-        "pre_tokenizer": {"type": "Metaspace", **spaces},
+        **blanks_in_and_out(keys, squeeze if removes else [], prefix_by_default=True),
         "post_processor": post_processor(keys, vocabulary, begins_with_bos=False),
-        "decoder": {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Metaspace", **spaces}]},
     }
     model = {
         "type": "Unigram",
@@ -113,3 +116,5 @@ def unigram_json(keys: TextKeys, vocabulary: Vocabulary) -> dict[str, object]:
     return tokenizer_json(model, steps, added_tokens(keys, vocabulary))
 
 
+def replaced(expression: str, content: str) -> dict[str, object]:
+    return {"type": "Replace", "pattern": {"Regex": expression}, "content": content}

@@ -88,7 +88,9 @@ def check_tokens(keys: TextKeys, vocabulary: Vocabulary) -> None:
             size = f"{len(token)} characters; allowed: at most {MAX_LENGTH}"
             raise keys.broken(f"{PREFIX}tokens: token {id} has {size}")
         if vocabulary.types[id] == BYTE and not BYTE_TOKEN.fullmatch(token):
-            raise keys.broken(f"{PREFIX}tokens: token {id} stands for a byte and is {cut(token)}; allowed: <0x00> to <0xFF>")
+            raise keys.broken(
+                f"{PREFIX}tokens: token {id} stands for a byte and is {cut(token)}; allowed: <0x00> to <0xFF>"
+            )
         if not vocabulary.is_token(id):
             continue
         if token in seen:
