@@ -32,6 +32,7 @@ def int32(*shape):
 @pytest.mark.parametrize(("form", "changed", "message"), [
     (GPTQ, {"bits": 3}, "bits must be 4 or 8; got 3"),
     (GPTQ, {"bits": "4"}, "bits must be 4 or 8; got '4'"),
+    (GPTQ, {"bits": 4.0}, "bits must be 4 or 8; got 4.0"),
     (GPTQ, {"bits": True}, "bits must be 4 or 8; got True"),
     (GPTQ, {"bits": 8}, r"tensor .*scales has shape"),
     (GPTQ, {"group_size": 0}, "group_size must be a number of inputs, or -1 for all; got 0"),
@@ -52,6 +53,7 @@ def int32(*shape):
     (AWQ, {"version": "gemv"}, "version must be 'gemm'; got 'gemv'"),
     (AWQ, {"version": 2}, "version must be 'gemm'; got 2"),
     (AWQ, {"checkpoint_format": "marlin"}, "checkpoint_format must be 'gemm'; got 'marlin'"),
+    (AWQ, {"zero_point": 1}, "zero_point must be True or False; got 1"),
     (AWQ, {"zero_point": "no"}, "zero_point must be True or False; got 'no'"),
     (AWQ, {"group_size": None, "q_group_size": 0}, "group_size must be a number of inputs"),
     (AWQ, {"group_size": 128}, r"scales has shape \[\d, \d+\], but .*qweight says \[(1|3), \d+\]"),
