@@ -129,9 +129,8 @@ def closed_on_failure(part: ModelPart) -> Iterator[None]:
 def pack_weights(model: ServedModel, kernels: KernelSet, on_progress: ProgressCallback) -> None:
     num_bytes = 0
     for number, projection in enumerate(model.projections.values(), 1):
-        quantised = isinstance(projection, Projection) and projection.is_quantised
         projection.finalize(kernels)
-        num_bytes += projection.weight.nbytes if quantised else 0
+        num_bytes += projection.unpacked_bytes if isinstance(projection, Projection) else 0
         on_progress(PACKING, number, len(model.projections))
     if num_bytes:
         size, name = num_bytes / 2**20, kernels.name

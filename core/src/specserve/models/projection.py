@@ -6,6 +6,7 @@ the deltas are (adapters) or what a kernel does with the weight (packing, fusing
 
 from __future__ import annotations
 
+import math
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -67,6 +68,8 @@ class Projection:
         self._kernel = kernel
         self.deltas: tuple[Delta, ...] = ()
         self._serves_rows = False
+        self.unpacked_bytes = 0
+        """What a weight of few bits takes in the model's dtype, where the kernels do not keep its integers."""
 
     def add_delta(self, delta: Delta) -> None:
         self.deltas += (delta,)
@@ -90,18 +93,16 @@ class Projection:
         """As the file has it, until it is packed."""
         return self._weight.read() if isinstance(self._weight, DeferredWeight) else self._weight
 
-    @property
-    def is_quantised(self) -> bool:
-        """Before `finalize`: whether the file has integers."""
-        return isinstance(self._weight, DeferredWeight | QuantisedWeight | StackedWeight)
-
     def finalize(self, kernels: KernelSet) -> None:
         """After the last `set_kernel`: the core's own kernel packs the weight, and `weight` becomes empty. A kernel
         that packs nothing reads quantised weights in the model's dtype."""
         weight = self.stored()
-        packed = None
-        if self.kernel_owner == DEFAULT_OWNER:
-            packed = packed_as_kept(kernels, weight, self.bias) or self.prepared_by(kernels, dense(weight))
+        own = self.kernel_owner == DEFAULT_OWNER
+        packed = packed_as_kept(kernels, weight, self.bias) if own else None
+        if packed is None:
+            is_quantised = isinstance(weight, QuantisedWeight | StackedWeight)
+            self.unpacked_bytes = math.prod(weight.shape) * self.dtype.itemsize if is_quantised else 0
+            packed = self.prepared_by(kernels, dense(weight)) if own else None
         self.packed = packed
         if packed is None:
             self._weight = dense(weight)
