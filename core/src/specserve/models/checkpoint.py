@@ -119,6 +119,7 @@ class Checkpoint:
         if self._on_progress is not None and self._done < self._total:
             self._done = self._total
             self._on_progress(self._done, self._total)
+        self._on_progress = None  # deferred weights are read while they are packed, which has a progress of its own
 
 
 def rows_of_matrix(stack: Tensor | QuantisedWeight, view: View, rows: slice) -> Tensor | QuantisedWeight:
