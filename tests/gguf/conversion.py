@@ -67,8 +67,15 @@ class Named(NamedTuple):
     numbers: np.ndarray
 
 
-def convert(directory: Path, file: Path, kind: str = "F32", extra: dict[str, Any] | None = None) -> Path:
-    """The model in `directory` as `file`. extra: keys without the architecture's name."""
+def convert(
+    directory: Path,
+    file: Path,
+    kind: str = "F32",
+    extra: dict[str, Any] | None = None,
+    factors: dict[str, Any] | None = None,
+) -> Path:
+    """The model in `directory` as `file`. extra: keys without the architecture's name; factors: of frequencies, by the
+    tensor's name."""
     config = json.loads((directory / "config.json").read_text())
     name = ARCHITECTURES[config["model_type"]]
     writer = gguf.GGUFWriter(file, name)
@@ -76,6 +83,8 @@ def convert(directory: Path, file: Path, kind: str = "F32", extra: dict[str, Any
         add(writer, f"{name}.{key}", value)
     write_tokenizer(writer, directory, config)
     tensors = load_file(directory / "model.safetensors")
+    for stem, numbers in (factors or {}).items():
+        writer.add_tensor(f"{stem}.weight", np.array(numbers, np.float32))
     for each in converted(tensors, config, name):
         write(writer, each, kind)
     writer.write_header_to_file()

@@ -70,13 +70,14 @@ def tensors_of(path, formats=None):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_converted_model_has_the_configuration_and_the_tensors_that_it_had(tmp_path, monkeypatch, case):
+def test_a_converted_model_has_the_configuration_and_the_tensors_that_it_had(tmp_path, monkeypatch, caplog, case):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     family = case.partition("-")[0]
     original = write_checkpoint(tmp_path / "model", architecture=family, **UNSAID.get(family, {}) | CASES[case])
     made = locate_model(str(convert(original, tmp_path / "model.gguf", extra=EXTRA.get(family))))
     wanted, got = tensors_of(original), tensors_of(made, [Gguf()])
     assert same(wanted[0]) == same(got[0])
+    assert "not used" not in caplog.text
     assert wanted[1].keys() == got[1].keys()
     for name, numbers in wanted[1].items():
         added = got[0].norm_offset if "norm" in name else 0.0  # what is multiplied: less one, it was rounded

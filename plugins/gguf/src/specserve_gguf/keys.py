@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 MAX_LAYERS = 512
 """llama.cpp has the same limit."""
+NEUTRAL = frozenset(
+    ("vocab_size", "feed_forward_length", "rope.scaling.finetuned", "attention.causal", "tensor_data_layout")
+)
+"""They change nothing, or say what tensors say."""
 MAX_SIZE = (1 << 31) - 1
 
 
@@ -26,8 +30,16 @@ class Keys:
 
     def __init__(self, file: ModelFile, architecture: str) -> None:
         self.file, self.architecture = file, architecture
+        self._asked: set[str] = set()
+
+    def unread(self) -> list[str]:
+        """Keys of the architecture that nobody asked for and that are not known to change nothing."""
+        prefix = f"{self.architecture}."
+        known = {f"{prefix}{name}" for name in self._asked | NEUTRAL}
+        return sorted(key for key in self.file.metadata if key.startswith(prefix) and key not in known)
 
     def value(self, name: str) -> Value | None:
+        self._asked.add(name)
         return self.file.metadata.get(f"{self.architecture}.{name}")
 
     def wrong(self, name: str, allowed: str) -> ModelError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from specserve.api import ModelError
@@ -19,8 +20,12 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve.api import QuantisedWeight
+    from specserve_gguf.architectures.architecture import Architecture
     from specserve_gguf.model_file import FileTensor, ModelFile
     from specserve_gguf.parts import Part
+
+
+log = logging.getLogger(__name__)
 
 
 class Gguf(WeightFiles):
@@ -38,12 +43,23 @@ class Gguf(WeightFiles):
 class GgufSource(WeightSource):
     def __init__(self, path: Path, file: ModelFile) -> None:
         self.path, self.file = path, file
-        self.parts = architecture_of(file).parts()
+        architecture = architecture_of(file)
+        self.parts = architecture.parts()
+        warn_of_unread_keys(architecture)
         self.tensors = {name: stored(file.tensors[part.tensor], part) for name, part in self.parts.items()}
 
     def read(self, name: str, rows: slice = ALL_ROWS) -> Tensor | QuantisedWeight:
         part = self.parts[name]
         return read_part(self.file.tensors[part.tensor], part, rows)
+
+
+def warn_of_unread_keys(architecture: Architecture) -> None:
+    architecture.config()
+    if names := ", ".join(architecture.keys.unread()):
+        file = architecture.file.file
+        log.warning(
+            "%s: not used: %s. If llama.cpp needs these keys for this model, its text will be wrong", file, names
+        )
 
 
 def stored(tensor: FileTensor, part: Part) -> StoredTensor:
