@@ -58,12 +58,18 @@ def test_only_control_tokens_are_ends_by_their_names() -> None:
 
 
 def test_sampling_defaults_have_the_names_of_generation_config() -> None:
-    stated = {"temp": 0.7, "top_k": 20, "top_p": np.float32(0.5), "min_p": 0.0, "penalty_repeat": 1.25}
+    stated = {
+        "temp": float(np.float32(0.7)),
+        "top_k": 20,
+        "top_p": np.float32(0.5),
+        "min_p": 0.0,
+        "penalty_repeat": 1.25,
+    }
     metadata = {**byte_level(), **{f"general.sampling.{name}": value for name, value in stated.items()}}
     expected = {"temperature": 0.7, "top_k": 20, "top_p": 0.5, "min_p": 0.0, "repetition_penalty": 1.25}
     assert sampling_defaults("auto", generation(metadata)) == expected
     assert sampling_defaults("auto", generation(byte_level())) == {}
-    assert sampling_defaults("auto", generation({**byte_level(), "general.sampling.top_k": -1})) == {"top_k": 0}
+    assert sampling_defaults("auto", generation({**byte_level(), "general.sampling.top_k": -5})) == {"top_k": 0}
 
 
 def test_defaults_that_are_not_followed_are_named(caplog: pytest.LogCaptureFixture) -> None:

@@ -108,6 +108,7 @@ def test_a_token_that_no_merge_makes_is_found_where_merges_are_ignored() -> None
         ("deepseek-v3", "1234漢字ab !x\n\n", "123|4|æ¼¢åŃĹ|ab|Ġ!|x|ĊĊ"),
         ("falcon", "a$12345 b`", "a|$|123|45|Ġb|`"),
         ("gpt-4o", "HTTPServer's a/\n", "HTTPServer's|Ġa|/Ċ"),
+        ("gpt-4o", "x;\n/y", "x|;Ċ/|y"),
         ("tekken", "fooBar12", "foo|Bar|1|2"),
         ("seed-coder", "x;\n\ny", "x|;|ĊĊ|y"),
         ("bailingmoe", "x\n\ny'S", "x|ĊĊ|y|'S"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import numpy as np
@@ -119,12 +120,39 @@ def test_a_tokenizer_that_the_file_carries_is_used_as_it_is() -> None:
         ("[]", "makes no valid tokenizer"),
         ('{"model": 1}', "makes no valid tokenizer"),
         (3, "must be a string"),
+        ("[" * 100_000, "makes no valid tokenizer"),
         (Tokenizer.from_str(text_files(pieces())["tokenizer.json"].decode()).to_str(), "token 0 is '<unk>', and"),
     ],
 )
 def test_a_carried_tokenizer_of_another_model_is_refused(content: object, said: str) -> None:
     with pytest.raises(ModelError, match=rf"tokenizer\.huggingface\.json.* {said}"):
         text_files({**byte_level(), "tokenizer.huggingface.json": content})
+
+
+@pytest.mark.parametrize(
+    ("part", "content", "said"),
+    [
+        ("normalizer", {"type": "Precompiled", "precompiled_charsmap": "CAAAAP//////////YWJj"}, "of type Precompiled"),
+        ("normalizer", {"type": "Precompiled", "precompiled_charsmap": ""}, "of type Precompiled"),
+        ("pre_tokenizer", {"type": "FixedLength", "length": 0}, "of type FixedLength"),
+        (
+            "post_processor",
+            {
+                "type": "TemplateProcessing",
+                "single": [{"SpecialToken": {"id": "X", "type_id": 0}}],
+                "pair": [],
+                "special_tokens": {},
+            },
+            "makes no valid tokenizer",
+        ),
+    ],
+)
+def test_a_carried_tokenizer_that_would_end_the_process_is_refused(part: str, content: object, said: str) -> None:
+    carried = json.loads(text_files(byte_level())["tokenizer.json"])
+    text = json.dumps({**carried, part: content}).replace("Pre", "\\u0050re")  # the same to who reads JSON
+    metadata = {**byte_level(), "tokenizer.huggingface.json": text}
+    with pytest.raises(ModelError, match=rf"tokenizer\.huggingface\.json.* {said}"):
+        text_files(metadata)
 
 
 def test_a_carried_tokenizer_with_more_tokens_than_the_file_is_refused() -> None:

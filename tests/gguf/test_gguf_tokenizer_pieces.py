@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from functools import cache
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import sentencepiece
@@ -15,6 +16,7 @@ from tokenizers import Tokenizer
 from specserve_gguf.describe import text_files
 
 BLANK = "\u2581"
+NO_ENDS: dict[str, Any] = {"bos_token_id": None, "eos_token_id": None}
 
 
 @cache
@@ -117,6 +119,26 @@ def test_text_that_looks_like_a_byte_token_stays_text() -> None:
         found = ids(tokenizer, text)
         assert len(found) > 1
         assert tokenizer.decode(found) == text
+
+
+def merged(tokens: list[str], text: str) -> list[str | None]:
+    """The tokens of a text, of a vocabulary with all bytes and these tokens, the first of which is merged first."""
+    every = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256)), *tokens]
+    scores = [0.0] * 257 + [-float(place) for place in range(len(tokens))]
+    types = [2, *[6] * 256, *[1] * len(tokens)]
+    metadata = pieces(**NO_ENDS, tokens=every, scores=scores, token_type=types, add_space_prefix=False)
+    tokenizer = Tokenizer.from_str(text_files(metadata)["tokenizer.json"].decode())
+    return [tokenizer.id_to_token(id) for id in ids(tokenizer, text)]
+
+
+def test_merging_makes_no_token_of_a_byte() -> None:
+    tokens = ["<", "0", "x", "4", "1", ">", "<0", "<0x", "<0x4", "<0x41"]
+    assert merged(tokens, "<0x41>") == ["<0x41", ">"]
+
+
+def test_merging_makes_tokens_of_up_to_128_characters() -> None:
+    tokens = ["a" * 2**power for power in range(9)]
+    assert merged(tokens, "a" * 256) == ["a" * 128] * 2
 
 
 def test_every_id_comes_back_and_bytes_are_bytes() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from specserve_gguf.tokenizer_vocabulary import CONTROL, special_id
 
 if TYPE_CHECKING:
@@ -78,7 +80,7 @@ def sampling_defaults(keys: TextKeys) -> dict[str, object]:
             continue
         if not low <= value <= high:
             raise keys.wrong(f"{SAMPLING}{key}", f"be a number, {low:g} to {high:g}")
-        found[name] = value
+        found[name] = float(str(np.float32(value)))  # files have 32 bits: the shortest decimal of these
     top_k = keys.integer(f"{SAMPLING}top_k")
     if top_k is not None:
         found["top_k"] = max(top_k, 0)  # here, too, all tokens are what 0 and less mean

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from tokenizers import Tokenizer
-
 from specserve.api import ModelError
 from specserve_gguf.text_keys import ANOTHER_TOKENIZER, cut
 from specserve_gguf.tokenizer_bytes import byte_level_json
+from specserve_gguf.tokenizer_carried import read_by_library
 from specserve_gguf.tokenizer_pieces import merged_json, scored_json, unigram_json
 from specserve_gguf.tokenizer_vocabulary import NORMAL, PREFIX, SPECIAL_KEYS, special_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from tokenizers import Tokenizer
 
     from specserve_gguf.text_keys import TextKeys
     from specserve_gguf.tokenizer_vocabulary import Vocabulary
@@ -52,13 +53,6 @@ def made(keys: TextKeys, vocabulary: Vocabulary) -> str:
             f"{ANOTHER_TOKENIZER}"
         )
     return json.dumps(make(keys, vocabulary), ensure_ascii=False)
-
-
-def read_by_library(keys: TextKeys, content: str, what: str) -> Tokenizer:
-    try:
-        return Tokenizer.from_str(content)
-    except Exception as error:  # the library raises plain Exception
-        raise keys.broken(f"{what} makes no valid tokenizer ({str(error)[:200]})") from error
 
 
 def check_ids(keys: TextKeys, vocabulary: Vocabulary, rust: Tokenizer, what: str) -> None:
