@@ -14,7 +14,7 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-sys.path.append(str(Path(__file__).parents[2]))
+sys.path += [str(Path(__file__).parents[2]), str(Path(__file__).parent.parent / "models")]
 
 
 @pytest.fixture(autouse=True)

@@ -91,7 +91,7 @@ class CpuKernels(KernelSet):
         parts = codable(weight)
         if parts is None:
             return None
-        return CodedLinear(self.machine, parts, bias, inputs_of(parts[0], self.activations))
+        return CodedLinear(self.machine, parts, bias, inputs_of(weight.parts[0], self.activations))
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         size = weight.shape[0]
