@@ -1,8 +1,9 @@
-"""An engine with weights of 8 bits: what it computes, and that drafts and neighbours change nothing in it."""
+"""An engine with weights of 8 or 4 bits: what it computes, and that drafts and neighbours change nothing in it."""
 
 from __future__ import annotations
 
 import json
+from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from specserve.errors import ConfigError
 from specserve.types import SpeculationParams
+from specserve_cpu.coded import quantise_to_four
 from specserve_cpu.options import GROUP_SIZES
 from specserve_workbench.testing.drafters import NoisyDrafter
 from specserve_workbench.testing.engines import (
@@ -28,7 +30,7 @@ from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_
 from specserve_workbench.testing.toy import write_checkpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from torch import Tensor
@@ -38,10 +40,13 @@ KINDS = {
     "int8-g64": {"weights": "int8-g64"},
     "int8-a8": {"weights": "int8", "activations": "int8"},
     "int8-g64-a8": {"weights": "int8-g64", "activations": "int8"},
+    "int4": {"weights": "int4"},
+    "int4-af": {"weights": "int4", "activations": "float"},
 }
 """As the kernels' name says them."""
 KEPT = ("embed_tokens", "mlp.gate.weight")
 """In the names of matrices that stay as they are: the embedding and routers of experts."""
+ROUND_INPUTS = ("int8-a8", "int8-g64-a8", "int4")
 each_kind = pytest.mark.parametrize("kind", KINDS)
 
 
@@ -60,15 +65,20 @@ def rounded(x: Tensor, group_size: int) -> Tensor:
     return torch.cat([(g / s).round() * s for g, s in zip(groups, scales, strict=True)], -1)
 
 
-def write_rounded(path: Path, out: Path, group_size: int) -> Path:
-    """The checkpoint with the weights that its 8-bit form stands for, in float32; the head has a weight of its own."""
+def in_four_bits(x: Tensor) -> Tensor:
+    return quantise_to_four(x).dense()
+
+
+def write_rounded(path: Path, out: Path, rounded: Callable[[Tensor], Tensor]) -> Path:
+    """The checkpoint with the weights that are kept in few bits rounded, in float32; the head has a weight of its
+    own."""
     out.mkdir()
     for file in path.iterdir():
         (out / file.name).write_bytes(file.read_bytes())
     tensors = {name: weight.float() for name, weight in load_file(path / "model.safetensors").items()}
     for name, weight in tensors.items():
         if weight.dim() == 2 and not any(kept in name for kept in KEPT):
-            tensors[name] = rounded(weight, group_size)
+            tensors[name] = rounded(weight)
     save_file(tensors, out / "model.safetensors", {"format": "pt"})
     config = json.loads((out / "config.json").read_text())
     for key in ("dtype", "torch_dtype"):
@@ -81,15 +91,16 @@ def write_rounded(path: Path, out: Path, group_size: int) -> Path:
 def test_logits_are_those_of_transformers_on_rounded_numbers(tmp_path: Path, kind: str) -> None:
     from transformers import AutoModelForCausalLM
 
-    group_size, rounds_inputs = GROUP_SIZES[KINDS[kind]["weights"]], "activations" in KINDS[kind]
+    weights, rounds_inputs = KINDS[kind]["weights"], kind in ROUND_INPUTS
+    to_groups = partial(rounded, group_size=GROUP_SIZES[weights])
     path = write_checkpoint(tmp_path / "model", architecture="qwen2", dtype="float32")
     oracle = AutoModelForCausalLM.from_pretrained(
-        write_rounded(path, tmp_path / "rounded", group_size), dtype=torch.float32, attn_implementation="eager"
+        write_rounded(path, tmp_path / "rounded", in_four_bits if weights == "int4" else to_groups), dtype=torch.float32, attn_implementation="eager"
     ).eval()
     if rounds_inputs:
         for module in oracle.modules():
             if isinstance(module, torch.nn.Linear):
-                module.register_forward_pre_hook(lambda _, inputs: (rounded(inputs[0], group_size),))
+                module.register_forward_pre_hook(lambda _, inputs: (to_groups(inputs[0]),))
     prompt = tuple(range(7, 47))
     request = toy_request("a", prompt, max_tokens=1, prompt_logprobs=0)
     got = run(path, [request], **options(kind, dtype="float32")).outputs["a"].prompt_logprobs

@@ -75,9 +75,9 @@ def test_drafts_are_accepted(head, temperature):
     assert drafted(head, temperature)[1] >= LEAST[head][temperature > 0]
 
 
-@pytest.mark.parametrize("weights", ["int8", "int8-g64"])
+@pytest.mark.parametrize("weights", ["int8", "int8-g64", "int4"])
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
-def test_weights_of_8_bits_lose_no_drafts(weights, temperature):
+def test_weights_of_few_bits_lose_no_drafts(weights, temperature):
     tokens, length = drafted("demo-eagle3", temperature, weights)
     assert tokens == plain(temperature, weights)
     assert length >= LEAST["demo-eagle3"][temperature > 0]

@@ -1,4 +1,4 @@
-"""Adapters over weights or a KV cache of 8 bits: in the model's dtype, and seen only by the rows of their requests."""
+"""Adapters over weights of 8 or 4 bits, or a KV cache of 8: in the model's dtype, and seen only by the rows of their requests."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from specserve_workbench.testing.requests import varied_requests
     {"weights": "int8"},
     {"weights": "int8-g64"},
     {"weights": "int8", "activations": "int8"},
+    {"weights": "int4"},
+    {"weights": "int4", "activations": "float", "kv": "int8"},
     {"kv": "int8"},
     {"weights": "int8", "kv": "int8"},
 ], ids=str)  # fmt: skip
