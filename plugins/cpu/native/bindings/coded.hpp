@@ -80,11 +80,11 @@ inline CodedRows checked_rows(const CodedPart& part) {
 inline CodedParts checked_parts(const std::vector<CodedPart>& parts) {
     if (parts.empty()) throw std::invalid_argument("parts must not be empty.");
     CodedParts all;
-    all.in_features = static_cast<int>(parts.front().integers.shape(1));
     for (size_t i = 0; i < parts.size(); ++i) {
         all.rows.push_back(checked_rows(parts[i]));
-        int outputs = all.rows.back().outputs;
-        if (static_cast<int>(parts[i].integers.shape(1)) != all.in_features)
+        int outputs = all.rows.back().outputs, in_features = static_cast<int>(parts[i].integers.shape(1));
+        if (i == 0) all.in_features = in_features;
+        if (in_features != all.in_features)
             throw std::invalid_argument("parts must have as many inputs as each other.");
         if (i + 1 < parts.size() && outputs % kLanes)
             throw std::invalid_argument("all parts but the last must have a multiple of 16 outputs; got " +

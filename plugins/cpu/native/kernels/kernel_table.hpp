@@ -31,7 +31,7 @@ struct Linear {
     // Weights from one panel to the next.
     ptrdiff_t panel_stride() const { return ptrdiff_t{k_groups()} * kLanes * inputs_of_k_group(); }
     const void* panel(int index) const {
-        if (coded) return coded.panels[index].codes;
+        if (coded) return index < num_panels() ? coded.panels[index].codes : nullptr;
         size_t bytes = scales ? sizeof(Int8<S>) : sizeof(S);
         return static_cast<const char*>(panels) + index * panel_stride() * static_cast<ptrdiff_t>(bytes);
     }

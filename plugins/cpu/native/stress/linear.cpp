@@ -19,8 +19,9 @@ template <typename S>
 std::vector<double> multiplied(const Linear<S>& w, const S* x) {
     std::vector<double> row(static_cast<size_t>(w.in_features));
     for (size_t i = 0; i < row.size(); ++i) row[i] = to_double(x[i]);
-    if (!w.corrections) return row;
-    size_t group_size = static_cast<size_t>(w.group_size);
+    bool is_coded = w.coded && !w.coded.wide_inputs;
+    if (!w.corrections && !is_coded) return row;
+    size_t group_size = static_cast<size_t>(is_coded ? kBlockInputs : w.group_size);
     for (size_t begin = 0; begin < row.size(); begin += group_size) {
         size_t end = std::min(row.size(), begin + group_size);
         double most = 0;
@@ -75,11 +76,11 @@ void check_linear(const Kernels& kernels, ThreadPool& pool, Random& random) {
     for (int o = 0; o < out_features; ++o) {
         double exact = w.bias ? to_double(bias[static_cast<size_t>(o)]) : 0, size = std::fabs(exact);
         for (int i = 0; i < in_features; ++i) {
-            double part = inputs[static_cast<size_t>(i)] * map.weight[static_cast<size_t>(o * in_features + i)];
-            exact += part;
-            size += std::fabs(part);
+            size_t at = static_cast<size_t>(o * in_features + i);
+            exact += inputs[static_cast<size_t>(i)] * map.weight[at];
+            size += std::fabs(inputs[static_cast<size_t>(i)] * map.sizes[at]);
         }
-        double allowed = std::ldexp(2 * in_features + 2, -24) * size +
+        double allowed = std::ldexp(2 * in_features + (w.coded ? 8 : 2), -24) * size +
                          std::ldexp(std::fabs(exact) + size * 1e-4, sizeof(S) == 2 ? -8 : -24);
         require(std::fabs(to_double(alone[static_cast<size_t>(o)]) - exact) <= allowed + 1e-37,
                 std::string(kernels.name) + ": a sum is wrong");
