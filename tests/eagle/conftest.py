@@ -5,4 +5,4 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path += [str(Path(__file__).parent.parent / name) for name in ("hybrid_attn", "lora", "faults")]
+sys.path += [str(Path(__file__).parent.parent / name) for name in ("hybrid_attn", "lora", "faults", "models")]
