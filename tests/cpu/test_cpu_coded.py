@@ -197,9 +197,7 @@ def test_rows_are_those_of_the_definition(dtype: torch.dtype, inputs: Activation
 @each_linear_set
 @each_dtype
 @each_inputs
-def test_parts_of_a_stack_have_the_bits_of_maps_of_their_own(
-    isa: str, dtype: torch.dtype, inputs: Activations
-) -> None:
+def test_parts_of_a_stack_have_the_bits_of_maps_of_their_own(isa: str, dtype: torch.dtype, inputs: Activations) -> None:
     outs = (16, 48, 32, 64, 16, 80, 32)
     for names in ([*FORMS][:7], [*FORMS][-7:]):
         parts = [coded(FORMS[name], out, 96, dtype) for name, out in zip(names, outs, strict=True)]

@@ -77,9 +77,7 @@ def test_fused_layers_have_the_bits_of_the_pieces(model: Path, isa: str, activat
 
 @each_inputs
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_layers_around_another_attention_have_the_bits_of_the_pieces(
-    llama: Path, activations: str, dtype: str
-) -> None:
+def test_layers_around_another_attention_have_the_bits_of_the_pieces(llama: Path, activations: str, dtype: str) -> None:
     requests = varied_requests(6)
     split, other = (make_engine(llama, **options(activations, dtype=dtype, attention="sdpa")) for _ in range(2))
     assert isinstance(passes(split), SplitPass)

@@ -95,7 +95,9 @@ def test_logits_are_those_of_transformers_on_rounded_numbers(tmp_path: Path, kin
     to_groups = partial(rounded, group_size=GROUP_SIZES[weights])
     path = write_checkpoint(tmp_path / "model", architecture="qwen2", dtype="float32")
     oracle = AutoModelForCausalLM.from_pretrained(
-        write_rounded(path, tmp_path / "rounded", in_four_bits if weights == "int4" else to_groups), dtype=torch.float32, attn_implementation="eager"
+        write_rounded(path, tmp_path / "rounded", in_four_bits if weights == "int4" else to_groups),
+        dtype=torch.float32,
+        attn_implementation="eager",
     ).eval()
     if rounds_inputs:
         for module in oracle.modules():

@@ -1,4 +1,4 @@
-"""Adapters over weights of 8 or 4 bits, or a KV cache of 8: in the model's dtype, and seen only by the rows of their requests."""
+"""Adapters over weights of few bits or a KV cache of 8: in the model's dtype, and for the rows of their requests alone."""
 
 from __future__ import annotations
 

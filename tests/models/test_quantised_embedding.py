@@ -11,7 +11,6 @@ from coded_forms import FORMS, Form, Numbers
 
 from specserve.kernels.torch_kernels import TorchKernels
 from specserve.models.loader import ModelLoader, load_model
-from specserve.models.part import ModelPart
 from specserve.protocols.quantised import PackedRows
 from specserve_cpu._native import Machine, instruction_sets
 from specserve_cpu.kernels import CpuKernels
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve.models.decoder import DecoderModel
+    from specserve.models.part import ModelPart
 
 EMBEDDINGS: dict[str, Form] = {
     "6 bits": FORMS["6 bits, signed steps"],
