@@ -1,4 +1,4 @@
-"""Adapters over weights of few bits or an 8-bit cache: in the model's dtype, and for the rows of their requests alone."""
+"""Adapters over weights of few bits or an 8-bit cache: in the model's dtype, and for their requests alone."""
 
 from __future__ import annotations
 
