@@ -42,10 +42,10 @@ class EnginePlan(msgspec.Struct, frozen=True, kw_only=True):
 
     kernels: Literal["torch", "cpu"] = "torch"
     instruction_set: str = "auto"
-    cpu_weights: Literal["auto", "int8", "int8-g64"] = "auto"
+    cpu_weights: Literal["auto", "int8", "int8-g64", "int4"] = "auto"
     """How the native kernels keep the weights of linear maps."""
-    cpu_activations: Literal["auto", "int8"] = "auto"
-    """What they multiply weights of 8 bits by."""
+    cpu_activations: Literal["auto", "int8", "float"] = "auto"
+    """What they multiply weights of few bits by."""
     cpu_kv: Literal["auto", "int8"] = "auto"
     """How they keep keys and values in the cache."""
     threads: int = 1

@@ -97,9 +97,9 @@ def happened(trial: Trial) -> Iterator[str]:
     publisher = publisher_of(trial.built)
     yield f"instruction set {trial.instruction_set}"
     if trial.plan.engine.cpu_weights != "auto":
-        yield f"8-bit weights, {trial.plan.engine.cpu_weights}"
+        yield f"weights kept as {trial.plan.engine.cpu_weights}"
     if trial.plan.engine.cpu_activations != "auto":
-        yield "8-bit activations"
+        yield f"activations as {trial.plan.engine.cpu_activations}"
     if trial.plan.engine.cpu_kv != "auto":
         yield "8-bit cache"
     backends = trial.attention["hybrid"]

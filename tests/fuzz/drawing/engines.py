@@ -34,9 +34,9 @@ def draw_engine(rng: random.Random, model: ModelPlan, mode: str) -> EnginePlan:
             "block_size": rng.choice((1, 2, 4, 8, 16)),
             "room": rng.choice((1.3, 2.0, 4.0)),
         }
-    if native and model.weights not in NOT_FINITE and rng.random() < 0.3:
-        fields["cpu_weights"] = rng.choice(("int8", "int8-g64"))
-        fields["cpu_activations"] = rng.choice(("auto", "int8"))
+    if native and model.weights not in NOT_FINITE and rng.random() < 0.4:
+        fields["cpu_weights"] = rng.choice(("int8", "int8-g64", "int4"))
+        fields["cpu_activations"] = rng.choice(("auto", "int8", "float"))
     if native and is_paged_everywhere(fields, model) and rng.random() < 0.3:
         fields["cpu_kv"] = "int8"
     fields["grammar"] = has_tokens_of_its_text(model) and rng.random() < 0.3
