@@ -38,6 +38,7 @@ def four(weight: Tensor) -> QuantisedWeight:
     assert (made.group_size, made.levels, made.activations) == (BLOCK, tuple(range(16)), "int8")
     assert (made.integers.shape, made.integers.dtype, made.dtype) == (weight.shape, INT8, weight.dtype)
     assert 0 <= made.integers.min() <= made.integers.max() <= 15
+    assert not made.integers[made.by_input(made.scales) == 0].any()
     for numbers in (made.scales, made.offsets):
         assert torch.equal(numbers, to_half(numbers))
     return made
