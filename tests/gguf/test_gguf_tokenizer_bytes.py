@@ -159,6 +159,17 @@ def test_the_directory_is_read_as_any_other(tmp_path: Path) -> None:
         tokenizer.encode("\ud800")
 
 
+@pytest.mark.parametrize("key", ["eos_token_id", "eot_token_id", "eom_token_id"])
+@pytest.mark.parametrize("kind", [1, 4])
+def test_what_ends_a_text_is_special_whatever_its_type(key: str, kind: int) -> None:
+    end = len(trained()[0])
+    types = [*[1] * end, kind, 4, 5]
+    changes = {"eos_token_id": end + 1, "token_type": types, key: end}
+    tokenizer = Tokenizer.from_str(text_files(byte_level(**changes))["tokenizer.json"].decode())  # type: ignore[arg-type]
+    assert ids(tokenizer, f"a{SPECIAL}")[-1] == end
+    assert tokenizer.get_added_tokens_decoder()[end].special
+
+
 def test_what_stands_around_a_text_is_what_the_file_says() -> None:
     def whole(pre: str, **changes: object) -> list[int]:
         content = text_files(byte_level(pre, **changes))["tokenizer.json"]

@@ -29,8 +29,11 @@ def tokenizer_json(
 
 
 def added_tokens(keys: TextKeys, vocabulary: Vocabulary) -> list[dict[str, object]]:
-    """Tokens that are found in a text before it is cut: control tokens, which are special, and those of the user."""
+    """Tokens that are found in a text before it is cut: control tokens, which are special, and those of the user. What
+    ends a text is special whatever its type: some files have it as an ordinary token."""
     strips = blanks_belong_to(keys, vocabulary)
+    ends = {special_id(keys, vocabulary, name) for name in ("eos_token_id", "eot_token_id", "eom_token_id")}
+    special = {id for id, kind in enumerate(vocabulary.types) if id in ends or kind in (UNKNOWN, CONTROL)}
     return [
         {
             "id": id,
@@ -39,10 +42,10 @@ def added_tokens(keys: TextKeys, vocabulary: Vocabulary) -> list[dict[str, objec
             "lstrip": False,
             "rstrip": id in strips,
             "normalized": False,
-            "special": vocabulary.types[id] != USER_DEFINED,
+            "special": id in special,
         }
         for id in range(len(vocabulary.tokens))
-        if vocabulary.types[id] in (UNKNOWN, CONTROL, USER_DEFINED) and vocabulary.is_token(id)
+        if (id in special or vocabulary.types[id] == USER_DEFINED) and vocabulary.is_token(id)
     ]
 
 
