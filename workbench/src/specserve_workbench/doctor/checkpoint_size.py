@@ -27,9 +27,12 @@ if TYPE_CHECKING:
 
 
 class CheckpointSize(NamedTuple):
-    """`stored` and `served` in bytes: in the files, and in the dtype that is served. `dtypes` counts tensors."""
+    """`stored` and `served` in bytes: in the files, and in the dtype that is served. `dtypes` counts tensors,
+    `by_dtype` their bytes in the files."""
 
     dtypes: Counter[str]
+    by_dtype: Counter[str]
+    parameters: int
     stored: int
     served: int
     warnings: list[str]
@@ -47,7 +50,8 @@ def checkpoint_size(
     served_dtype: torch.dtype = getattr(torch, dtype)
     item_size = served_dtype.itemsize
     dtypes: Counter[str] = Counter()
-    stored = served = 0
+    by_dtype: Counter[str] = Counter()
+    parameters = served = 0
     with collected_warnings() as said:
         checkpoint = Checkpoint(open_weights(path, config.quantization, formats))
         arrange(checkpoint, family.stored_as(config))
@@ -55,6 +59,7 @@ def checkpoint_size(
     for name, shape in shapes.items():
         found = checkpoint.find(name)
         dtypes[found.dtype] += 1
-        stored += found.num_bytes
+        by_dtype[found.dtype] += found.num_bytes
+        parameters += math.prod(shape)
         served += found.num_bytes if found.quantised else math.prod(shape) * item_size
-    return CheckpointSize(dtypes, stored, served, said)
+    return CheckpointSize(dtypes, by_dtype, parameters, by_dtype.total(), served, said)

@@ -81,7 +81,10 @@ def weights(case: Case) -> Iterator[Row]:
         case.model_config()
     found = case.weights()
     dtypes = ", ".join(f"{count} {dtype}" for dtype, count in sorted(found.dtypes.items()))
-    text = f"all {sum(found.dtypes.values())} tensors ({dtypes}), {bytes_text(found.stored)}"
-    yield Row("weights", "ok", text, figures={"bytes": found.stored})
+    text = f"all {found.dtypes.total()} tensors ({dtypes}), {found.parameters / 1e6:.1f} M parameters"
+    shares = {dtype: 100 * num_bytes / found.stored for dtype, num_bytes in sorted(found.by_dtype.items())}
+    mixed = ", ".join(f"{share:.0f} % {dtype}" for dtype, share in shares.items()) if len(shares) > 1 else ""
+    figures = {"bytes": found.stored, "parameters": found.parameters}
+    yield Row("weights", "ok", f"{text}, {bytes_text(found.stored)}{mixed and f': {mixed}'}", figures=figures)
     for warning in found.warnings:
         yield Row("weights", "note", one_line(warning))
