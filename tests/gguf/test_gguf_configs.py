@@ -95,6 +95,8 @@ def test_a_number_for_each_layer_may_be_the_same_in_all(tmp_path):
     ("family", "extra", "words"),
     [
         ("llama", {"rope.scaling.type": "su"}, "llama.rope.scaling.type must be none, linear or yarn; got 'su'"),
+        ("llama", {"attention.key_length": 1 << 30}, "llama.attention.key_length must be at most 1024"),
+        ("qwen3_moe", {"expert_count": 1 << 30}, "qwen3moe.expert_count must be at most 1024; got 1073741824"),
         ("llama", {"rope.freq_base": -1.0}, "llama.rope.freq_base must be a positive number; got -1.0"),
         ("llama", {"rope.freq_base": "high"}, "llama.rope.freq_base must be a positive number"),
         ("qwen3_moe", {"expert_weights_norm": "yes"}, "qwen3moe.expert_weights_norm must be true or false"),
@@ -110,6 +112,19 @@ def test_a_key_that_means_nothing_known_is_refused(tmp_path, family, extra, word
     with pytest.raises(ModelError) as caught:
         both(tmp_path, family, {}, extra=extra)
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("factors", [[1.0, float("nan")], [0.0, 1.0], [[1.0, 2.0]], [1.0] * 2048])
+def test_factors_that_no_model_has_are_refused(tmp_path, factors):
+    with pytest.raises(ModelError, match=r"tensor rope_freqs\.weight must"):
+        both(tmp_path, "llama", {}, factors={"rope_freqs": factors})
+
+
+@pytest.mark.parametrize("name", ["blk.0", "blk", "blk.", "blk.0.", "blk.x.attn_q", "more"])
+def test_a_tensor_of_any_name_is_named_where_it_is_not_read(tmp_path, name):
+    original = write_checkpoint(tmp_path / "model")
+    made = locate_model(str(convert(original, tmp_path / "model.gguf", factors={name: [1.0]})))
+    assert len(Gguf().open(made).tensors) == 22
 
 
 def test_keys_that_nobody_reads_are_named_in_a_warning(tmp_path, caplog):

@@ -22,6 +22,8 @@ NEUTRAL = frozenset(
     ("vocab_size", "feed_forward_length", "rope.scaling.finetuned", "attention.causal", "tensor_data_layout")
 )
 """They change nothing, or say what tensors say."""
+MAX_EXPERTS = 1024
+MAX_HEAD = 1024
 MAX_SIZE = (1 << 31) - 1
 
 
@@ -57,10 +59,11 @@ class Keys:
             raise self.wrong(name, "a whole number, at least 1, the same in all layers")
         return value
 
-    def layers(self) -> int:
-        count = self.whole("block_count")
-        if count > MAX_LAYERS:
-            raise self.wrong("block_count", f"at most {MAX_LAYERS}")
+    def at_most(self, name: str, limit: int, default: int | None = None) -> int:
+        """What is made for each of them, or of this size, before tensors tell that there are fewer."""
+        count = self.whole(name, default)
+        if count > limit:
+            raise self.wrong(name, f"at most {limit}")
         return count
 
     def number(self, name: str, default: float | None = None) -> float:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from specserve.api import ModelError
 from specserve_gguf.architectures.rotation import rotation
-from specserve_gguf.keys import Keys
+from specserve_gguf.keys import MAX_EXPERTS, MAX_HEAD, MAX_LAYERS, Keys
 from specserve_gguf.parts import Part
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Architecture:
     def __init__(self, file: ModelFile) -> None:
         self.file = file
         self.keys = Keys(file, self.name)
-        self.num_layers = self.keys.layers()
+        self.num_layers = self.keys.at_most("block_count", MAX_LAYERS)
 
     def has(self, name: str) -> bool:
         return name in self.file.tensors
@@ -71,7 +71,7 @@ class Architecture:
     @property
     def head_dim(self) -> int:
         hidden = self.keys.whole("embedding_length")
-        found = self.keys.whole("attention.key_length", max(hidden // self.heads, 1))
+        found = self.keys.at_most("attention.key_length", MAX_HEAD, max(hidden // self.heads, 1))
         if self.keys.whole("attention.value_length", found) != found:
             raise self.keys.wrong("attention.value_length", f"as attention.key_length, {found}")
         return found
@@ -84,7 +84,7 @@ class Architecture:
     @property
     def num_experts(self) -> int:
         """Of a layer; 0 where it has none."""
-        return self.keys.whole("expert_count") if self.keys.value("expert_count") else 0
+        return self.keys.at_most("expert_count", MAX_EXPERTS) if self.keys.value("expert_count") else 0
 
     def config(self) -> dict[str, Any]:
         """What config.json says."""
@@ -144,7 +144,7 @@ class Architecture:
         if not stem.startswith("blk."):
             yield from self.others(tensor)
             return
-        _, layer, inner = stem.split(".", 2)
+        layer, _, inner = stem.removeprefix("blk.").partition(".")
         for name, part in self.of_layer(inner, tensor):
             yield f"model.layers.{layer}.{name}.{kind}", part
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from specserve_gguf.cursor import broken
+from specserve_gguf.keys import MAX_HEAD
 from specserve_gguf.model_file import read_rows
 
 if TYPE_CHECKING:
@@ -80,6 +82,12 @@ def llama3_factors(rule: dict[str, Any], theta: float, count: int) -> np.ndarray
 
 
 def numbers(file: ModelFile, name: str) -> list[float]:
-    """Of a tensor of numbers of 32 bits. Raises ModelError."""
+    """Of a tensor of factors. Raises ModelError."""
     tensor = file.tensors[name]
-    return [float(each) for each in read_rows(tensor, slice(None)).view(np.float32).flatten()]
+    if tensor.info.type.name != "F32" or len(tensor.info.shape) != 1 or tensor.info.shape[0] > MAX_HEAD:
+        kind = f"{tensor.info.type.name} {list(tensor.info.shape)}"
+        raise broken(tensor.file, f"tensor {name} must be F32 and of one dimension, at most {MAX_HEAD}; got {kind}")
+    found = read_rows(tensor, slice(None)).view(np.float32).flatten()
+    if not (np.isfinite(found) & (found > 0)).all():
+        raise broken(tensor.file, f"tensor {name} must have positive numbers")
+    return [float(each) for each in found]
