@@ -8,12 +8,14 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 from conversion import convert
 
 from specserve.api import ModelError
 from specserve.models.locate import locate_model
 from specserve_gguf import model_directory as module
+from specserve_gguf.source import Gguf
 from specserve_workbench.testing.toy import write_checkpoint
 
 
@@ -117,3 +119,25 @@ def test_another_architecture_is_refused_by_name(cache, file, name):
     file.write_bytes(content)
     with pytest.raises(ModelError, match=f"architecture '{name}' is not read from GGUF files; those that are: llama,"):
         locate_model(str(file))
+
+
+def test_any_change_of_some_bytes_of_a_models_header_gives_a_model_or_an_error(cache, tmp_path, file):
+    """From header to tensors' names; most changes hit the vocabulary, and half are made elsewhere on purpose."""
+    right, rng = bytearray(file.read_bytes()), np.random.default_rng(1)
+    vocabulary, behind = right.index(b"tokenizer.ggml.tokens"), right.index(b"tokenizer.ggml.eos_token_id")
+    end = right.index(b"output_norm.weight") + 50
+    outside = [*range(24, vocabulary), *range(behind, end)]
+    wrong = tmp_path / "wrong.gguf"
+    messages = []
+    for round_ in range(400):
+        content = right.copy()
+        for _ in range(rng.integers(1, 4)):
+            place = rng.choice(outside) if round_ % 2 else rng.integers(24, end)
+            content[place] = rng.integers(0, 256)
+        wrong.write_bytes(content)
+        try:
+            Gguf().open(locate_model(str(wrong)))
+        except ModelError as error:
+            messages.append(str(error))
+    assert 100 < len(messages) < 400
+    assert not [message for message in messages if "which fails" in message]  # any other exception
