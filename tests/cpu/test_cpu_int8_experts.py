@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -79,7 +80,7 @@ def test_logits_are_those_of_transformers_with_all_but_routers_rounded(tmp_path:
         router[1:] = router[0] + 0.02 * router[1:]
         assert not torch.equal(router, rounded(router, GROUP_SIZES["int8"] or 0))
     save_file(tensors, path / "model.safetensors", {"format": "pt"})
-    copy = write_rounded(path, tmp_path / "rounded", GROUP_SIZES["int8"] or 0)
+    copy = write_rounded(path, tmp_path / "rounded", partial(rounded, group_size=GROUP_SIZES["int8"] or 0))
     oracle = AutoModelForCausalLM.from_pretrained(copy, dtype=torch.float32, attn_implementation="eager").eval()
     prompt = tuple(range(7, 107))
     request = toy_request("a", prompt, max_tokens=1, prompt_logprobs=0)

@@ -179,10 +179,12 @@ def test_a_fixed_number_of_draft_tokens_switches_adaptive_off(fixed: dict[str, i
         "ngram",
         "adaptive",
         "cpu",
+        "gguf",
+        "quantised",
         "transformers",
     )
     host = PluginHost.start(EngineConfig(plugins=("ngram",), **fixed))
-    assert host.loaded_names == ("ngram", "cpu", "transformers")
+    assert host.loaded_names == ("ngram", "cpu", "gguf", "quantised", "transformers")
     (name,) = fixed
     begin = f"plugin adaptive is switched off: planner.adaptive: --{name.replace('_', '-')} {fixed[name]} fixes what"
     assert any(line.startswith(begin) for line in host.banner())

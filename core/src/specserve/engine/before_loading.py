@@ -12,6 +12,7 @@ from specserve.engine.make_tokenizer import check_sampling_defaults
 from specserve.model_files import read_json
 from specserve.models.formats.safetensors import Safetensors
 from specserve.models.locate import check_target, locate_on_disk, locate_tokenizer
+from specserve.models.made_directories import holds_files
 from specserve.models.weight_files import weight_files
 from specserve.plugins.best_graphs import with_best_graphs
 from specserve.plugins.discovery import discover
@@ -29,7 +30,7 @@ def check_before_loading(config: EngineConfig) -> None:
     if model is not None:  # else it has to be downloaded
         check_target(model, config.model)
         read_json(model / "config.json")
-        if not any("model.weights" in plugin.provides for plugin in decision.enabled):
+        if not (any("model.weights" in plugin.provides for plugin in decision.enabled) or holds_files(model)):
             weight_files(model, [Safetensors()])
     if config.tokenizer is not None:
         locate_tokenizer(config)

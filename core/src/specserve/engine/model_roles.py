@@ -19,7 +19,7 @@ from specserve.plugins.host import PluginHost
 from specserve.plugins.interface_checks import as_list, check_extends, check_members, check_type
 from specserve.plugins.loaded_plugin import BUILTIN
 
-READ_WEIGHTS = {"model.weights", "model.quantised"}
+READ_WEIGHTS = {"model.weights", "model.files", "model.quantised"}
 
 
 def collect_families(config: EngineConfig, host: PluginHost) -> list[ModelFamily]:

@@ -38,6 +38,11 @@ def made_directory(path: Path) -> Path | None:
         ) from error
 
 
+def holds_files(path: Path) -> bool:
+    """Whether the model in this directory was made of such files, or has any."""
+    return bool({file.suffix[1:] for file in path.iterdir()} & entry_points(group=GROUP).names)
+
+
 def names_of_hub(name: str) -> tuple[str, list[str]]:
     """The repository, and patterns for the names of the files in it that are meant: none for a whole repository, and
     where no package reads such files."""

@@ -37,6 +37,7 @@ MODEL_FEATURES = {
     "model.family": "serves models of families that the engine does not have itself",
     "model.library": "serves models that another library computes",
     "model.weights": "reads files of weights in formats that the engine does not have itself",
+    "model.files": "makes models of files in other formats, which stand for themselves",
     "model.quantised": "reads quantised weights among the tensors of a file",
 }
 """What adds models and changes nothing for others. A plugin works with these unless it declares a conflict; providers

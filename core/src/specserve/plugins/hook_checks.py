@@ -30,7 +30,7 @@ HOOK_ARGUMENTS: dict[str, tuple[str, ...]] = {
 HOOK_FEATURES = {
     "model_families": ("model.family",),
     "model_libraries": ("model.library",),
-    "weight_formats": ("model.weights", "model.quantised"),
+    "weight_formats": ("model.weights", "model.files", "model.quantised"),
     "make_drafter": ("draft.chain", "draft.tree", "draft.model"),
     "make_lora_planner": ("lora.target",),
     "make_draft_planner": ("planner.adaptive",),
