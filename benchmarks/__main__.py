@@ -54,7 +54,7 @@ FLAGS = {
     "adaptive": "[--drafters ngram|eagle|both...] [--counts N...] [--rounds N] [--plot FILE]",
     "kernels": "[--model demo|SHAPE|DIR]",
     "weights": "[--model demo|SHAPE|DIR] [--counts N...] [--kinds KIND...] [--rounds N]",
-    "weights4": "FILE... [--llama-server PROGRAM] [--cells N...] [--rounds N]",
+    "weights4": "--files FILE... [--llama-server PROGRAM] [--cells N...] [--rounds N]",
     "growth": "[--contexts N...] [--counts N...] [--plot FILE]",
     "routing": "[--sizes N...] [--plot FILE]",
     "replay": "[--budgets N...] [--drafters NAME...] [--kinds KIND...] [--traces DIR]",

@@ -66,7 +66,7 @@ CELLS = (
 
 def run(options: Options) -> Result:
     parser = argparse.ArgumentParser(prog="python -m benchmarks weights4")
-    parser.add_argument("files", nargs="+", type=Path, help="GGUF files")
+    parser.add_argument("--files", nargs="+", type=Path, required=True, help="GGUF files")
     parser.add_argument(
         "--llama-server", type=Path, help="else that of `python -m benchmarks.peers.make_peers llamacpp`"
     )
