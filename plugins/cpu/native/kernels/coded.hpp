@@ -34,6 +34,7 @@ struct CodedForm {
     uint8_t table[16] = {};
     int groups_of_block = 1;  // 1 or 2: groups of 32 or of 16 inputs
     NumberForm scales, offsets;
+    ptrdiff_t number_bytes = 0;  // of a panel, contiguous from the units of its scales on
 
     ptrdiff_t block_bytes() const { return ptrdiff_t{kLanes} * kBlockInputs * bits / 8; }
 };

@@ -36,7 +36,8 @@ struct BlockRows {
 template <int P>
 struct CodedPanels {
     const CodedPanel* panels;
-    const uint8_t* ahead[P];  // as much is prefetched from there
+    const uint8_t* ahead[P];          // as many codes are prefetched from there
+    const uint8_t* numbers_ahead[P];  // and as many numbers; null where it is not known where they are
 };
 
 // Unpacked weights of one block.
@@ -77,6 +78,14 @@ INLINE void add_block(const UnpackedBlock<P, G>& w, BlockRows x, int block, int 
     }
 }
 
+// The part of a panel's numbers that is prefetched with block `block` of `blocks`.
+INLINE void prefetch_numbers(const uint8_t* numbers, ptrdiff_t bytes, int block, int blocks) {
+    constexpr ptrdiff_t kLine = 64;
+    if (!numbers) return;
+    ptrdiff_t each = (bytes / kLine + blocks - 1) / blocks * kLine, begin = block * each;
+    for (ptrdiff_t i = begin; i < begin + each && i < bytes; i += kLine) __builtin_prefetch(numbers + i, 0, 2);
+}
+
 // out[rows][16 * P] += x * w, of panels of one form.
 template <int bits, bool has_table, bool has_offsets, int P, int G>
 static void multiply_panels(CodedPanels<P> w, BlockRows x, int rows, int blocks, float* out, ptrdiff_t stride) {
@@ -90,6 +99,7 @@ static void multiply_panels(CodedPanels<P> w, BlockRows x, int rows, int blocks,
             const CodedPanel& panel = w.panels[p];
             if (const uint8_t* ahead = w.ahead[p])
                 for (ptrdiff_t i = 0; i < block_bytes; i += 64) __builtin_prefetch(ahead + b * block_bytes + i, 0, 2);
+            prefetch_numbers(w.numbers_ahead[p], form.number_bytes, b, blocks);
             unpack<bits, has_table>(panel.codes + b * block_bytes, table, unpacked.codes[p]);
             for (int g = 0; g < G; ++g) {
                 unpacked.scales[p][g] = load_numbers(form.scales, panel.scales, b * G + g);
@@ -164,8 +174,8 @@ class CodedBlock {
    public:
     // next: the weights that are read after these.
     CodedBlock(const Linear<S>& w, const CodedInputs& x, int first, int panels, const void* next)
-        : x_(x), first_(w.coded.panels + first), panels_(panels), in_features_(w.in_features),
-          wide_inputs_(w.coded.wide_inputs), next_(static_cast<const uint8_t*>(next)) {}
+        : x_(x), first_(w.coded.panels + first), panels_(panels), left_(w.num_panels() - first),
+          in_features_(w.in_features), wide_inputs_(w.coded.wide_inputs), next_(static_cast<const uint8_t*>(next)) {}
 
     // out[rows][16 * panels] = x * w, of `rows` rows from `row` on
     void multiply(int row, int rows, float* out, ptrdiff_t stride) const {
@@ -175,24 +185,33 @@ class CodedBlock {
         BlockRows x{x_.blocks + row * x_.stride, x_.stride};
         int blocks = ceil_div(in_features_, kBlockInputs);
         for (int p = 0; p < panels_;) {
-            auto ahead = [&](int panel) {
-                if (row > 0) return static_cast<const uint8_t*>(nullptr);  // they are in the cache by now
-                return panel < panels_ ? first_[panel].codes : panel == panels_ ? next_ : nullptr;
-            };
             if constexpr (kCodedPanels == 2) {
                 if (p + 1 < panels_ && first_[p].form == first_[p + 1].form) {
-                    dispatch_form<2>({first_ + p, {ahead(p + 2), ahead(p + 3)}}, x, rows, blocks, out + p * kLanes,
-                                     stride);
+                    Ahead one = ahead(row, p + 2), two = ahead(row, p + 3);
+                    dispatch_form<2>({first_ + p, {one.codes, two.codes}, {one.numbers, two.numbers}}, x, rows, blocks,
+                                     out + p * kLanes, stride);
                     p += 2;
                     continue;
                 }
             }
-            dispatch_form<1>({first_ + p, {ahead(p + 1)}}, x, rows, blocks, out + p * kLanes, stride);
+            Ahead one = ahead(row, p + 1);
+            dispatch_form<1>({first_ + p, {one.codes}, {one.numbers}}, x, rows, blocks, out + p * kLanes, stride);
             ++p;
         }
     }
 
    private:
+    struct Ahead {
+        const uint8_t *codes = nullptr, *numbers = nullptr;
+    };
+
+    // What is prefetched of a later panel, while the first rows are multiplied: then it is in the cache.
+    Ahead ahead(int row, int panel) const {
+        if (row > 0) return {};
+        if (panel < left_) return {first_[panel].codes, first_[panel].scales.units};
+        return {panel == left_ ? next_ : nullptr, nullptr};
+    }
+
     void multiply_wide(int row, int rows, float* out, ptrdiff_t stride) const {
         int blocks = ceil_div(in_features_, kBlockInputs);
         ptrdiff_t size = ptrdiff_t{blocks} * kBlockInputs * kLanes;
@@ -210,7 +229,7 @@ class CodedBlock {
 
     CodedInputs x_;
     const CodedPanel* first_;
-    int panels_, in_features_;
+    int panels_, left_, in_features_;  // left_: panels of the map from the first on
     bool wide_inputs_;
     const uint8_t* next_;
 };

@@ -166,6 +166,7 @@ void CodedMatrix::add(ThreadPool& pool, const CodedRows& rows) {
                                    offsets.step_bytes()};
     size_t number_bytes = 0;
     for (size_t& size : sizes) number_bytes += size = (size + 63) / 64 * 64;
+    form->number_bytes = static_cast<ptrdiff_t>(number_bytes);
     HugePageBuffer codes(static_cast<size_t>(num_panels) * code_bytes);
     HugePageBuffer numbers(static_cast<size_t>(num_panels) * number_bytes);
     std::array<uint8_t, 256> codes_of_levels = codes_by_level(rows.levels);
