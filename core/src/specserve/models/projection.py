@@ -100,16 +100,15 @@ class Projection:
         own = self.kernel_owner == DEFAULT_OWNER
         packed = packed_as_kept(kernels, weight, self.bias) if own else None
         if packed is None:
-            is_quantised = isinstance(weight, QuantisedWeight | StackedWeight)
-            self.unpacked_bytes = math.prod(weight.shape) * self.dtype.itemsize if is_quantised else 0
-            packed = self.prepared_by(kernels, dense(weight)) if own else None
+            if isinstance(weight, QuantisedWeight | StackedWeight):
+                self.unpacked_bytes = math.prod(weight.shape) * self.dtype.itemsize
+            weight = dense(weight)
+            packed = self.prepared_by(kernels, weight) if own else None
         self.packed = packed
-        if packed is None:
-            self._weight = dense(weight)
-        else:
+        if packed is not None:
             self._kernel = lambda x, *_: packed(x)
-            is_read = self._serves_rows and not isinstance(packed, PackedRows)
-            self._weight = dense(weight) if is_read else torch.empty(0, dtype=self.dtype)
+        is_read = packed is None or (self._serves_rows and not isinstance(packed, PackedRows))
+        self._weight = dense(weight) if is_read else torch.empty(0, dtype=self.dtype)
 
     def serve_rows(self) -> None:
         """Before `finalize`: `rows` will be asked for."""
