@@ -3,7 +3,12 @@
 struct CodeVec {
     __m256i low, high;
 };
-constexpr int kCodedPanels = 1, kCodedRows = 4;  // unpacked codes lie in memory: each is loaded for four rows
+// Unpacked codes lie in memory: each is loaded for some rows.
+#ifdef __AVXVNNI__
+constexpr int kCodedPanels = 1, kCodedRows = 4;
+#else
+constexpr int kCodedPanels = 1, kCodedRows = 2;
+#endif
 
 INLINE CodeVec load_codes(const uint8_t* p) { return {load_eight(p), load_eight(p + 32)}; }
 INLINE CodeVec load_table(const uint8_t* p) {
@@ -43,25 +48,46 @@ INLINE __m256 eight_uint8(const uint8_t* p) {
     return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
 }
 INLINE Vec load_uint8(const uint8_t* p) { return {eight_uint8(p), eight_uint8(p + 8)}; }
-INLINE IntVec splat_int(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
 
-template <bool wide>
-INLINE __m256i add_eight(__m256i sum, __m256i codes, __m256i x) {
+template <int bits>
+class CodeSums {
+   public:
 #ifdef __AVXVNNI__
-    return _mm256_dpbusd_avx_epi32(sum, codes, x);
+    static constexpr int kCentre = 0;
 #else
-    if constexpr (!wide)
-        return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(codes, x), _mm256_set1_epi16(1)));
-    __m256i even = _mm256_madd_epi16(_mm256_and_si256(codes, _mm256_set1_epi16(0xff)),
-                                     _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8));
-    __m256i odd = _mm256_madd_epi16(_mm256_srli_epi16(codes, 8), _mm256_srai_epi16(x, 8));
-    return _mm256_add_epi32(sum, _mm256_add_epi32(even, odd));
+    static constexpr int kCentre = bits == 8 ? 128 : 0;
 #endif
-}
-template <bool wide>
-INLINE IntVec dot_codes(IntVec sum, CodeVec codes, const int8_t* inputs) {
-    int four;
-    __builtin_memcpy(&four, inputs, 4);
-    __m256i x = _mm256_set1_epi32(four);
-    return {add_eight<wide>(sum.low, codes.low, x), add_eight<wide>(sum.high, codes.high, x)};
-}
+    void start(int32_t x) { low_.ints = high_.ints = _mm256_set1_epi32(x); }
+    ALWAYS_INLINE void add(int quad, CodeVec codes, const int8_t* inputs) {
+        int four;
+        __builtin_memcpy(&four, inputs, 4);
+        __m256i x = _mm256_set1_epi32(four);
+        low_.add(quad, codes.low, x);
+        high_.add(quad, codes.high, x);
+    }
+    IntVec total() const { return {low_.ints, high_.ints}; }
+
+   private:
+    struct Eight {
+        __m256i ints;
+#ifdef __AVXVNNI__
+        ALWAYS_INLINE void add(int, __m256i codes, __m256i x) { ints = _mm256_dpbusd_avx_epi32(ints, codes, x); }
+#else
+        __m256i shorts;
+
+        ALWAYS_INLINE void add(int quad, __m256i codes, __m256i x) {
+            if constexpr (bits == 8) {  // absolute values times inputs that have the sign of the product
+                __m256i centred = _mm256_xor_si256(codes, _mm256_set1_epi8(-128));
+                __m256i products = _mm256_maddubs_epi16(_mm256_abs_epi8(centred), _mm256_sign_epi8(x, centred));
+                ints = _mm256_add_epi32(ints, _mm256_madd_epi16(products, _mm256_set1_epi16(1)));
+            } else {
+                __m256i products = _mm256_maddubs_epi16(codes, x);
+                shorts = quad % kShortSums<bits> ? _mm256_add_epi16(shorts, products) : products;
+                if (quad % kShortSums<bits> == kShortSums<bits> - 1)
+                    ints = _mm256_add_epi32(ints, _mm256_madd_epi16(shorts, _mm256_set1_epi16(1)));
+            }
+        }
+#endif
+    };
+    Eight low_, high_;
+};

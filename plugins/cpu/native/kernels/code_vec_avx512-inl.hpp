@@ -40,24 +40,48 @@ INLINE Vec load_half(const uint8_t* p) {
 INLINE Vec load_uint8(const uint8_t* p) {
     return {_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
 }
-INLINE IntVec splat_int(int32_t x) { return {_mm512_set1_epi32(x)}; }
 
-// sum + the products of codes and four inputs. wide: codes may have 8 bits, else up to 6.
-template <bool wide>
-INLINE IntVec dot_codes(IntVec sum, CodeVec codes, const int8_t* inputs) {
-    int four;
-    __builtin_memcpy(&four, inputs, 4);
-    __m512i x = _mm512_set1_epi32(four);
+// The sum of a number and of the products of quads of codes, below 2^bits, with their inputs. add: quad by quad, quad 0
+// first, an even number of them. kCentre is what is subtracted from each code.
+template <int bits>
+class CodeSums {
+   public:
+    static constexpr int kCentre = 0;
 #ifdef __AVX512VNNI__
-    return {_mm512_dpbusd_epi32(sum.v, codes.v, x)};
-#else
-    if constexpr (!wide) {
-        __m512i pairs = _mm512_maddubs_epi16(codes.v, x);
-        return {_mm512_add_epi32(sum.v, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)))};
+    void start(int32_t x) { even_ = _mm512_set1_epi32(x), odd_ = _mm512_setzero_si512(); }
+    ALWAYS_INLINE void add(int quad, CodeVec codes, const int8_t* inputs) {
+        __m512i& sum = quad % 2 ? odd_ : even_;
+        sum = _mm512_dpbusd_epi32(sum, codes.v, splat_four(inputs));
     }
-    __m512i even = _mm512_madd_epi16(_mm512_and_si512(codes.v, _mm512_set1_epi16(0xff)),
-                                     _mm512_srai_epi16(_mm512_slli_epi16(x, 8), 8));
-    __m512i odd = _mm512_madd_epi16(_mm512_srli_epi16(codes.v, 8), _mm512_srai_epi16(x, 8));
-    return {_mm512_add_epi32(sum.v, _mm512_add_epi32(even, odd))};
+    IntVec total() const { return {_mm512_add_epi32(even_, odd_)}; }
+
+   private:
+    __m512i even_, odd_;  // two chains: an addition waits for the one before it
+#else
+    void start(int32_t x) { ints_ = _mm512_set1_epi32(x); }
+    ALWAYS_INLINE void add(int quad, CodeVec codes, const int8_t* inputs) {
+        __m512i x = splat_four(inputs);
+        if constexpr (bits == 8) {
+            __m512i even = _mm512_madd_epi16(_mm512_and_si512(codes.v, _mm512_set1_epi16(0xff)),
+                                             _mm512_srai_epi16(_mm512_slli_epi16(x, 8), 8));
+            __m512i odd = _mm512_madd_epi16(_mm512_srli_epi16(codes.v, 8), _mm512_srai_epi16(x, 8));
+            ints_ = _mm512_add_epi32(ints_, _mm512_add_epi32(even, odd));
+        } else {
+            __m512i products = _mm512_maddubs_epi16(codes.v, x);
+            shorts_ = quad % kShortSums<bits> ? _mm512_add_epi16(shorts_, products) : products;
+            if (quad % kShortSums<bits> == kShortSums<bits> - 1)
+                ints_ = _mm512_add_epi32(ints_, _mm512_madd_epi16(shorts_, _mm512_set1_epi16(1)));
+        }
+    }
+    IntVec total() const { return {ints_}; }
+
+   private:
+    __m512i ints_, shorts_;
 #endif
-}
+
+    static __m512i splat_four(const int8_t* inputs) {
+        int four;
+        __builtin_memcpy(&four, inputs, 4);
+        return _mm512_set1_epi32(four);
+    }
+};

@@ -59,14 +59,20 @@ INLINE Vec load_uint8(const uint8_t* p) {
     for (int i = 0; i < kLanes; ++i) r.v[i] = static_cast<float>(p[i]);
     return r;
 }
-INLINE IntVec splat_int(int32_t x) {
-    IntVec r;
-    for (int i = 0; i < kLanes; ++i) r.v[i] = static_cast<uint32_t>(x);
-    return r;
-}
-template <bool wide>
-INLINE IntVec dot_codes(IntVec sum, CodeVec codes, const int8_t* inputs) {
-    for (int i = 0; i < kLanes; ++i)
-        for (int j = 0; j < 4; ++j) sum.v[i] += static_cast<uint32_t>(codes.v[4 * i + j] * inputs[j]);
-    return sum;
-}
+
+template <int bits>
+class CodeSums {
+   public:
+    static constexpr int kCentre = 0;
+    void start(int32_t x) {
+        for (uint32_t& sum : sums_.v) sum = static_cast<uint32_t>(x);
+    }
+    void add(int, CodeVec codes, const int8_t* inputs) {
+        for (int i = 0; i < kLanes; ++i)
+            for (int j = 0; j < 4; ++j) sums_.v[i] += static_cast<uint32_t>(codes.v[4 * i + j] * inputs[j]);
+    }
+    IntVec total() const { return sums_; }
+
+   private:
+    IntVec sums_;
+};

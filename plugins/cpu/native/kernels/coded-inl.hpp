@@ -33,18 +33,46 @@ INLINE void unpack(const uint8_t* codes, CodeVec table, CodeVec (&out)[kQuads]) 
     if constexpr (quad + 1 < kQuads) unpack<bits, has_table, quad + 1>(codes, table, out);
 }
 
-INLINE Vec load_unit(Unit kind, const uint8_t* units, int index) {
+template <Unit kind>
+INLINE Vec load_unit(const uint8_t* units, int index) {
     ptrdiff_t at = ptrdiff_t{index} * kLanes;
-    if (kind == Unit::kHalf) return load_half(units + at * 2);
-    if (kind == Unit::kBf16) return load(reinterpret_cast<const Bf16*>(units) + at);
+    if constexpr (kind == Unit::kHalf) return load_half(units + at * 2);
+    if constexpr (kind == Unit::kBf16) return load(reinterpret_cast<const Bf16*>(units) + at);
     return load(reinterpret_cast<const float*>(units) + at);
 }
 
-// The numbers of a group, of sixteen outputs.
-INLINE Vec load_numbers(const NumberForm& form, const Numbers& numbers, int group) {
-    Vec unit = load_unit(form.unit, numbers.units, group / form.groups_of_unit);
-    const uint8_t* steps = numbers.steps + ptrdiff_t{group} * kLanes;
-    if (form.step == Step::kUnsigned) return mul(unit, load_uint8(steps));
-    if (form.step == Step::kSigned) return mul(unit, load_int8(reinterpret_cast<const int8_t*>(steps)));
+template <Step kind>
+INLINE Vec times_step(Vec unit, const uint8_t* steps, int group) {
+    steps += ptrdiff_t{group} * kLanes;
+    if constexpr (kind == Step::kUnsigned) return mul(unit, load_uint8(steps));
+    if constexpr (kind == Step::kSigned) return mul(unit, load_int8(reinterpret_cast<const int8_t*>(steps)));
     return unit;
+}
+
+template <Unit unit_kind, Step step_kind>
+static void widen_numbers_of(const NumberForm& form, const Numbers& numbers, int first, int count, float* to) {
+    int index = first / form.groups_of_unit, left = form.groups_of_unit - first % form.groups_of_unit;
+    Vec unit = load_unit<unit_kind>(numbers.units, index);
+    for (int g = first;;) {
+        store(to, times_step<step_kind>(unit, numbers.steps, g));
+        to += kLanes;
+        if (++g == first + count) return;
+        if (--left > 0) continue;
+        unit = load_unit<unit_kind>(numbers.units, ++index);
+        left = form.groups_of_unit;
+    }
+}
+
+template <Unit kind>
+INLINE void widen_numbers_in(const NumberForm& form, const Numbers& numbers, int first, int count, float* to) {
+    if (form.step == Step::kUnsigned) return widen_numbers_of<kind, Step::kUnsigned>(form, numbers, first, count, to);
+    if (form.step == Step::kSigned) return widen_numbers_of<kind, Step::kSigned>(form, numbers, first, count, to);
+    widen_numbers_of<kind, Step::kNone>(form, numbers, first, count, to);
+}
+
+// The numbers of `count` groups from `first` on, of sixteen outputs: to[count][16].
+INLINE void widen_numbers(const NumberForm& form, const Numbers& numbers, int first, int count, float* to) {
+    if (form.unit == Unit::kHalf) return widen_numbers_in<Unit::kHalf>(form, numbers, first, count, to);
+    if (form.unit == Unit::kBf16) return widen_numbers_in<Unit::kBf16>(form, numbers, first, count, to);
+    widen_numbers_in<Unit::kFloat>(form, numbers, first, count, to);
 }

@@ -14,6 +14,10 @@ constexpr int kQuads = kBlockInputs / 4;               // a dot instruction of b
 constexpr int kQuadBytes = 4 * kLanes;                 // codes of a quad, in bytes: [16 outputs][4 inputs]
 constexpr int kNibbleBytes = kQuads / 2 * kQuadBytes;  // of a block: lower halves are even quads, upper halves odd ones
 
+// So many sums of two products of codes below 2^bits with inputs fit into 16 bits.
+template <int bits>
+constexpr int kShortSums = bits <= 5 ? 4 : 2;
+
 // A number of a group of inputs: a unit, or a unit times a step of 8 bits.
 enum class Unit : uint8_t { kNone, kHalf, kBf16, kFloat };
 enum class Step : uint8_t { kNone, kUnsigned, kSigned };
@@ -26,7 +30,8 @@ struct NumberForm {
     int unit_bytes() const { return unit == Unit::kNone ? 0 : unit == Unit::kFloat ? 4 : 2; }
 };
 
-// How the weights of a panel are kept. codes: [block][code bytes], see `unpack` in coded-inl.hpp.
+// How the weights of a panel are kept: codes [block][code bytes], see `unpack` in coded-inl.hpp, and behind them the
+// numbers.
 struct CodedForm {
     int bits = 8;    // 4, 5, 6 or 8
     int lowest = 0;  // the integer of code 0; what a table holds is counted from there, too
@@ -34,7 +39,7 @@ struct CodedForm {
     uint8_t table[16] = {};
     int groups_of_block = 1;  // 1 or 2: groups of 32 or of 16 inputs
     NumberForm scales, offsets;
-    ptrdiff_t number_bytes = 0;  // of a panel, contiguous from the units of its scales on
+    ptrdiff_t panel_bytes = 0;
 
     ptrdiff_t block_bytes() const { return ptrdiff_t{kLanes} * kBlockInputs * bits / 8; }
 };

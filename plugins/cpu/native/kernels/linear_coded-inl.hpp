@@ -33,11 +33,13 @@ struct BlockRows {
     BlockRows from(int row) const { return {data + row * stride, stride}; }
 };
 
-template <int P>
-struct CodedPanels {
-    const CodedPanel* panels;
-    const uint8_t* ahead[P];          // as many codes are prefetched from there
-    const uint8_t* numbers_ahead[P];  // and as many numbers; null where it is not known where they are
+// Numbers are widened for some blocks at a time, into the first-level cache.
+constexpr int kNumberBlocks = 16;
+
+template <int P, int G>
+struct WideNumbers {
+    alignas(64) float scales[P][kNumberBlocks * G][kLanes];
+    alignas(64) float offsets[P][kNumberBlocks * G][kLanes];
 };
 
 // Unpacked weights of one block.
@@ -47,27 +49,29 @@ struct UnpackedBlock {
     Vec scales[P][G], offsets[P][G];
 };
 
-// The products of R rows with a block, added to out[R][16 * P].
-template <bool wide, bool has_offsets, int P, int G, int R>
+// The products of R rows with a block of codes below 2^bits, added to out[R][16 * P].
+template <int bits, bool has_offsets, int P, int G, int R>
 INLINE void add_block(const UnpackedBlock<P, G>& w, BlockRows x, int block, int lowest, float* out, ptrdiff_t stride) {
     constexpr int kGroupQuads = kQuads / G;
     for (int g = 0; g < G; ++g) {
-        IntVec sums[R][P];
+        CodeSums<bits> sums[R][P];
         for (int r = 0; r < R; ++r) {
             const int32_t* inputs = x.at(r, block).sums;
-            IntVec start = splat_int(lowest * (G == 1 ? inputs[0] + inputs[1] : inputs[g]));
-            for (int p = 0; p < P; ++p) sums[r][p] = start;
+            int start = (lowest + CodeSums<bits>::kCentre) * (G == 1 ? inputs[0] + inputs[1] : inputs[g]);
+            for (int p = 0; p < P; ++p) sums[r][p].start(start);
         }
-        for (int q = g * kGroupQuads; q < (g + 1) * kGroupQuads; ++q)
+#pragma GCC unroll 8
+        for (int q = 0; q < kGroupQuads; ++q)
             for (int p = 0; p < P; ++p)
                 for (int r = 0; r < R; ++r)
-                    sums[r][p] = dot_codes<wide>(sums[r][p], w.codes[p][q], x.at(r, block).values + 4 * q);
+                    sums[r][p].add(q, w.codes[p][g * kGroupQuads + q],
+                                   x.at(r, block).values + 4 * (g * kGroupQuads + q));
         for (int r = 0; r < R; ++r) {
             const InputBlock& in = x.at(r, block);
             Vec scale = splat(in.scale);
             for (int p = 0; p < P; ++p) {
                 float* to = out + r * stride + p * kLanes;
-                Vec sum = fma(to_float(sums[r][p]), mul(w.scales[p][g], scale), load(to));
+                Vec sum = fma(to_float(sums[r][p].total()), mul(w.scales[p][g], scale), load(to));
                 if constexpr (has_offsets) {
                     float inputs = G == 1 ? in.scaled_sum : in.scale * static_cast<float>(in.sums[g]);
                     sum = fma(w.offsets[p][g], splat(inputs), sum);
@@ -78,41 +82,66 @@ INLINE void add_block(const UnpackedBlock<P, G>& w, BlockRows x, int block, int 
     }
 }
 
-// The part of a panel's numbers that is prefetched with block `block` of `blocks`.
-INLINE void prefetch_numbers(const uint8_t* numbers, ptrdiff_t bytes, int block, int blocks) {
-    constexpr ptrdiff_t kLine = 64;
-    if (!numbers) return;
-    ptrdiff_t each = (bytes / kLine + blocks - 1) / blocks * kLine, begin = block * each;
-    for (ptrdiff_t i = begin; i < begin + each && i < bytes; i += kLine) __builtin_prefetch(numbers + i, 0, 2);
-}
+// Prefetches data[bytes], a part with each of `blocks` blocks.
+class Prefetcher {
+   public:
+    Prefetcher() = default;
+    Prefetcher(const uint8_t* data, ptrdiff_t bytes, int blocks)
+        : at_(data), end_(data ? data + bytes : data),
+          part_(ceil_div(static_cast<int>(bytes / kLine), blocks) * kLine) {}
+
+    void next() {
+        const uint8_t* part_end = end_ - at_ < part_ ? end_ : at_ + part_;
+        for (; at_ < part_end; at_ += kLine) __builtin_prefetch(at_, 0, 2);
+    }
+
+   private:
+    static constexpr int kLine = 64;
+    const uint8_t *at_ = nullptr, *end_ = nullptr;
+    ptrdiff_t part_ = 0;
+};
+
+// Consecutive panels of one form, and what is prefetched meanwhile.
+template <int P>
+struct CodedPanels {
+    const CodedPanel* panels;
+    Prefetcher ahead[P];
+};
 
 // out[rows][16 * P] += x * w, of panels of one form.
 template <int bits, bool has_table, bool has_offsets, int P, int G>
 static void multiply_panels(CodedPanels<P> w, BlockRows x, int rows, int blocks, float* out, ptrdiff_t stride) {
-    constexpr bool kWide = bits == 8 || has_table;
+    constexpr int kCodeBits = has_table ? 8 : bits;
+    constexpr ptrdiff_t kBlockBytes = kLanes * kBlockInputs * bits / 8;
     const CodedForm& form = *w.panels[0].form;
-    ptrdiff_t block_bytes = form.block_bytes();
     CodeVec table = load_table(form.table);
+    WideNumbers<P, G> numbers;
     UnpackedBlock<P, G> unpacked;
-    for (int b = 0; b < blocks; ++b) {
+    for (int begin = 0; begin < blocks; begin += kNumberBlocks) {
+        int count = blocks - begin < kNumberBlocks ? blocks - begin : kNumberBlocks;
         for (int p = 0; p < P; ++p) {
             const CodedPanel& panel = w.panels[p];
-            if (const uint8_t* ahead = w.ahead[p])
-                for (ptrdiff_t i = 0; i < block_bytes; i += 64) __builtin_prefetch(ahead + b * block_bytes + i, 0, 2);
-            prefetch_numbers(w.numbers_ahead[p], form.number_bytes, b, blocks);
-            unpack<bits, has_table>(panel.codes + b * block_bytes, table, unpacked.codes[p]);
-            for (int g = 0; g < G; ++g) {
-                unpacked.scales[p][g] = load_numbers(form.scales, panel.scales, b * G + g);
-                if constexpr (has_offsets)
-                    unpacked.offsets[p][g] = load_numbers(form.offsets, panel.offsets, b * G + g);
-            }
+            widen_numbers(form.scales, panel.scales, begin * G, count * G, numbers.scales[p][0]);
+            if constexpr (has_offsets)
+                widen_numbers(form.offsets, panel.offsets, begin * G, count * G, numbers.offsets[p][0]);
         }
-        int r = 0;
-        for (; r + kCodedRows <= rows; r += kCodedRows)
-            add_block<kWide, has_offsets, P, G, kCodedRows>(unpacked, x.from(r), b, form.lowest, out + r * stride,
-                                                            stride);
-        for (; kCodedRows > 1 && r < rows; ++r)
-            add_block<kWide, has_offsets, P, G, 1>(unpacked, x.from(r), b, form.lowest, out + r * stride, stride);
+        for (int b = begin; b < begin + count; ++b) {
+            for (int p = 0; p < P; ++p) w.ahead[p].next();
+            for (int p = 0; p < P; ++p) {
+                unpack<bits, has_table>(w.panels[p].codes + b * kBlockBytes, table, unpacked.codes[p]);
+                for (int g = 0; g < G; ++g) {
+                    unpacked.scales[p][g] = load(numbers.scales[p][(b - begin) * G + g]);
+                    if constexpr (has_offsets) unpacked.offsets[p][g] = load(numbers.offsets[p][(b - begin) * G + g]);
+                }
+            }
+            int r = 0;
+            for (; r + kCodedRows <= rows; r += kCodedRows)
+                add_block<kCodeBits, has_offsets, P, G, kCodedRows>(unpacked, x.from(r), b, form.lowest,
+                                                                    out + r * stride, stride);
+            for (; kCodedRows > 1 && r < rows; ++r)
+                add_block<kCodeBits, has_offsets, P, G, 1>(unpacked, x.from(r), b, form.lowest, out + r * stride,
+                                                           stride);
+        }
     }
 }
 
@@ -145,15 +174,16 @@ static void widen_block(const CodedPanel& panel, int block, float* out) {
     unpack<bits, has_table>(panel.codes + block * form.block_bytes(), load_table(form.table), codes);
     Vec lowest = splat(static_cast<float>(form.lowest));
     int groups = form.groups_of_block;
+    bool has_offsets = form.offsets.unit != Unit::kNone;
+    alignas(64) float scales[2][kLanes], offsets[2][kLanes];
+    widen_numbers(form.scales, panel.scales, block * groups, groups, scales[0]);
+    if (has_offsets) widen_numbers(form.offsets, panel.offsets, block * groups, groups, offsets[0]);
     for (int q = 0; q < kQuads; ++q) {
-        int group = block * groups + q * groups / kQuads;
-        Vec scale = load_numbers(form.scales, panel.scales, group);
-        bool has_offset = form.offsets.unit != Unit::kNone;
-        Vec offset = has_offset ? load_numbers(form.offsets, panel.offsets, group) : zeros();
+        Vec scale = load(scales[q * groups / kQuads]);
         Vec four[4] = {to_floats<0>(codes[q]), to_floats<1>(codes[q]), to_floats<2>(codes[q]), to_floats<3>(codes[q])};
         for (Vec& code : four) {
             Vec weight = mul(add(code, lowest), scale);
-            store(out, has_offset ? add(weight, offset) : weight);
+            store(out, has_offsets ? add(weight, load(offsets[q * groups / kQuads])) : weight);
             out += kLanes;
         }
     }
@@ -187,29 +217,23 @@ class CodedBlock {
         for (int p = 0; p < panels_;) {
             if constexpr (kCodedPanels == 2) {
                 if (p + 1 < panels_ && first_[p].form == first_[p + 1].form) {
-                    Ahead one = ahead(row, p + 2), two = ahead(row, p + 3);
-                    dispatch_form<2>({first_ + p, {one.codes, two.codes}, {one.numbers, two.numbers}}, x, rows, blocks,
+                    dispatch_form<2>({first_ + p, {ahead(row, p + 2), ahead(row, p + 3)}}, x, rows, blocks,
                                      out + p * kLanes, stride);
                     p += 2;
                     continue;
                 }
             }
-            Ahead one = ahead(row, p + 1);
-            dispatch_form<1>({first_ + p, {one.codes}, {one.numbers}}, x, rows, blocks, out + p * kLanes, stride);
+            dispatch_form<1>({first_ + p, {ahead(row, p + 1)}}, x, rows, blocks, out + p * kLanes, stride);
             ++p;
         }
     }
 
    private:
-    struct Ahead {
-        const uint8_t *codes = nullptr, *numbers = nullptr;
-    };
-
     // What is prefetched of a later panel, while the first rows are multiplied: then it is in the cache.
-    Ahead ahead(int row, int panel) const {
-        if (row > 0) return {};
-        if (panel < left_) return {first_[panel].codes, first_[panel].scales.units};
-        return {panel == left_ ? next_ : nullptr, nullptr};
+    Prefetcher ahead(int row, int panel) const {
+        if (row > 0 || panel > left_) return {};
+        const CodedPanel& near = first_[panel < left_ ? panel : left_ - 1];
+        return {panel < left_ ? near.codes : next_, near.form->panel_bytes, ceil_div(in_features_, kBlockInputs)};
     }
 
     void multiply_wide(int row, int rows, float* out, ptrdiff_t stride) const {

@@ -164,18 +164,17 @@ void CodedMatrix::add(ThreadPool& pool, const CodedRows& rows) {
     size_t code_bytes = static_cast<size_t>(blocks * form->block_bytes());
     std::array<size_t, 4> sizes = {scales.unit_bytes(), scales.step_bytes(), offsets.unit_bytes(),
                                    offsets.step_bytes()};
-    size_t number_bytes = 0;
-    for (size_t& size : sizes) number_bytes += size = (size + 63) / 64 * 64;
-    form->number_bytes = static_cast<ptrdiff_t>(number_bytes);
-    HugePageBuffer codes(static_cast<size_t>(num_panels) * code_bytes);
-    HugePageBuffer numbers(static_cast<size_t>(num_panels) * number_bytes);
+    size_t panel_bytes = code_bytes;
+    for (size_t& size : sizes) panel_bytes += size = (size + 63) / 64 * 64;
+    form->panel_bytes = static_cast<ptrdiff_t>(panel_bytes);
+    HugePageBuffer buffer(static_cast<size_t>(num_panels) * panel_bytes);
     std::array<uint8_t, 256> codes_of_levels = codes_by_level(rows.levels);
     size_t first_panel = panels_.size();
     panels_.resize(first_panel + static_cast<size_t>(num_panels));
 
     auto pack_panel = [&](int p) {
         int first = p * kLanes, outputs = std::min(kLanes, rows.outputs - first);
-        uint8_t* to = codes.get<uint8_t>() + static_cast<size_t>(p) * code_bytes;
+        uint8_t* to = buffer.get<uint8_t>() + static_cast<size_t>(p) * panel_bytes;
         for (int b = 0; b < blocks; ++b) {
             Codes block{};
             int begin = b * kBlockInputs, count = std::min(kBlockInputs, in_features_ - begin);
@@ -191,7 +190,7 @@ void CodedMatrix::add(ThreadPool& pool, const CodedRows& rows) {
             }
             pack_block(block, rows.bits, to + b * form->block_bytes());
         }
-        uint8_t* at = numbers.get<uint8_t>() + static_cast<size_t>(p) * number_bytes;
+        uint8_t* at = to + code_bytes;
         std::array<uint8_t*, 4> places;
         for (size_t i = 0; i < places.size(); at += sizes[i++]) places[i] = at;
         scales.pack(first, outputs, places[0], places[1]);
@@ -202,8 +201,7 @@ void CodedMatrix::add(ThreadPool& pool, const CodedRows& rows) {
     pool.run(1, [&](ThreadPool::Team& team) { team.parallel_for(num_panels, pack_panel); });
     outputs_ += rows.outputs;
     forms_.push_back(std::move(form));
-    buffers_.push_back(std::move(codes));
-    buffers_.push_back(std::move(numbers));
+    buffers_.push_back(std::move(buffer));
 }
 
 void CodedMatrix::widen(int output, float* weights) const {
