@@ -14,11 +14,12 @@ static void quantize_blocks(const S* x, int size, InputBlock* to) {
         QuantizedInput values[kBlockInputs];
         __builtin_memset(values, kInputOffset, sizeof values);
         to->scale = quantize_group(x + begin, count, values);
-        to->sums[0] = to->sums[1] = 0;
-        for (int i = 0; i < kBlockInputs; ++i) {
-            int value = values[i].value - kInputOffset;
-            to->values[i] = static_cast<int8_t>(value);
-            to->sums[i / (kBlockInputs / 2)] += value;
+        for (int i = 0; i < kBlockInputs; ++i) to->values[i] = static_cast<int8_t>(values[i].value - kInputOffset);
+        constexpr int kHalf = kBlockInputs / 2;
+        for (int half = 0; half < 2; ++half) {
+            int sum = 0;
+            for (int i = 0; i < kHalf; ++i) sum += to->values[half * kHalf + i];
+            to->sums[half] = sum;
         }
         to->scaled_sum = to->scale * static_cast<float>(to->sums[0] + to->sums[1]);
     }
