@@ -160,6 +160,22 @@ def test_groups_of_other_sizes_are_not_packed_as_few_bits(dtype: torch.dtype, si
     torch.testing.assert_close(packed(x).float(), x.float() @ weight.dense().float().T, rtol=0.05, atol=2)
 
 
+@pytest.mark.parametrize(
+    ("made_for", "option", "groups", "kind"),
+    [
+        ("int8", "auto", 3, CodedLinear),
+        ("auto", "int8", 3, CodedLinear),
+        ("auto", "auto", 3, PackedLinear),
+        ("int8", "auto", 1, PackedLinear),  # inputs have one scale a row, as the checkpoint asks for
+    ],
+)
+def test_weights_of_8_bits_in_groups_are_coded_where_inputs_have_8_bits(
+    made_for: Activations, option: Inputs, groups: int, kind: type[CodedLinear | PackedLinear]
+) -> None:
+    weight = coded(Form(None, 96 // groups, Numbers(torch.float32)), 20, 96, activations=made_for)
+    assert type(kernels(activations=option).prepare_quantised(weight, None)) is kind
+
+
 # --- refusals -------------------------------------------------------------------------------------
 
 

@@ -80,7 +80,8 @@ class CpuKernels(KernelSet):
 
     def prepare_quantised(self, weight: QuantisedWeight, bias: Tensor | None) -> PackedLinear | None:
         """Whatever the option `weights` says."""
-        if has_few_bits(weight) and is_codable(weight):
+        in_groups = weight.num_groups > 1 and inputs_of(weight, self.activations) == "int8"
+        if is_codable(weight) and (has_few_bits(weight) or in_groups):
             return self.coded(weight, bias)
         if weight.dtype == torch.bfloat16 and weight.group_size % 2 and weight.num_groups > 1:
             return None  # dot products take pairs of inputs
