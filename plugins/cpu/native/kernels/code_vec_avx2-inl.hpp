@@ -48,6 +48,12 @@ INLINE __m256 eight_uint8(const uint8_t* p) {
     return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
 }
 INLINE Vec load_uint8(const uint8_t* p) { return {eight_uint8(p), eight_uint8(p + 8)}; }
+INLINE void store_bytes(int8_t* p, Vec x) {
+    __m256i shorts = _mm256_packs_epi32(_mm256_cvtps_epi32(x.low), _mm256_cvtps_epi32(x.high));
+    shorts = _mm256_permute4x64_epi64(shorts, 0xd8);
+    __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(shorts), _mm256_extracti128_si256(shorts, 1));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
+}
 
 template <int bits>
 class CodeSums {

@@ -40,6 +40,10 @@ INLINE Vec load_half(const uint8_t* p) {
 INLINE Vec load_uint8(const uint8_t* p) {
     return {_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
 }
+// Integers from -128 to 127.
+INLINE void store_bytes(int8_t* p, Vec x) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(x.v)));
+}
 
 // The sum of a number and of the products of quads of codes, below 2^bits, with their inputs. add: quad by quad, quad 0
 // first, an even number of them. kCentre is what is subtracted from each code.

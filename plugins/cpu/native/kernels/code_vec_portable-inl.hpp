@@ -59,6 +59,9 @@ INLINE Vec load_uint8(const uint8_t* p) {
     for (int i = 0; i < kLanes; ++i) r.v[i] = static_cast<float>(p[i]);
     return r;
 }
+INLINE void store_bytes(int8_t* p, Vec x) {
+    for (int i = 0; i < kLanes; ++i) p[i] = static_cast<int8_t>(x.v[i]);
+}
 
 template <int bits>
 class CodeSums {

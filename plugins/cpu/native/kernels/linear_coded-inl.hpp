@@ -6,23 +6,37 @@
 //
 // Inputs in float32: weights are unpacked to float32, as their format defines them, and multiplied like others.
 
+// Quantises kBlockInputs inputs, as `quantize_group` does.
+template <typename S>
+INLINE void quantize_block(const S* x, InputBlock* to) {
+    constexpr int kHalf = kBlockInputs / 2;
+    static_assert(kHalf == kLanes);
+    Vec halves[2] = {load(x), load(x + kHalf)}, largest = zeros(), poison = zeros();
+    for (Vec half : halves) {
+        largest = max(max(half, sub(zeros(), half)), largest);
+        poison = fma(half, zeros(), poison);
+    }
+    float most = reduce_max(largest), spoilt = reduce_sum(poison);
+    bool is_usable = most >= kSmallestInput && spoilt == 0.0f;
+    to->scale = is_usable ? most / 127.0f : spoilt;
+    Vec inverse = splat(is_usable ? 127.0f / most : 0.0f);
+    for (int i = 0; i < 2; ++i) {
+        Vec integers = is_usable ? nearest_int(mul(halves[i], inverse)) : zeros();
+        store_bytes(to->values + i * kHalf, integers);
+        to->sums[i] = static_cast<int32_t>(reduce_sum(integers));  // exact
+    }
+    to->scaled_sum = to->scale * static_cast<float>(to->sums[0] + to->sums[1]);
+}
+
 // Quantises a row. to: [blocks]; values behind the row are zeros.
 template <typename S>
 static void quantize_blocks(const S* x, int size, InputBlock* to) {
-    for (int begin = 0; begin < size; begin += kBlockInputs, ++to) {
-        int count = size - begin < kBlockInputs ? size - begin : kBlockInputs;
-        QuantizedInput values[kBlockInputs];
-        __builtin_memset(values, kInputOffset, sizeof values);
-        to->scale = quantize_group(x + begin, count, values);
-        for (int i = 0; i < kBlockInputs; ++i) to->values[i] = static_cast<int8_t>(values[i].value - kInputOffset);
-        constexpr int kHalf = kBlockInputs / 2;
-        for (int half = 0; half < 2; ++half) {
-            int sum = 0;
-            for (int i = 0; i < kHalf; ++i) sum += to->values[half * kHalf + i];
-            to->sums[half] = sum;
-        }
-        to->scaled_sum = to->scale * static_cast<float>(to->sums[0] + to->sums[1]);
-    }
+    int whole = size / kBlockInputs, left = size % kBlockInputs;
+    for (int b = 0; b < whole; ++b) quantize_block(x + b * kBlockInputs, to + b);
+    if (!left) return;
+    S padded[kBlockInputs] = {};
+    __builtin_memcpy(padded, x + whole * kBlockInputs, sizeof(S) * static_cast<unsigned>(left));
+    quantize_block(padded, to + whole);
 }
 
 // The blocks of some rows.
@@ -203,10 +217,10 @@ INLINE void widen_any_block(const CodedPanel& panel, int block, float* out) {
 template <typename S>
 class CodedBlock {
    public:
-    // next: the weights that are read after these.
+    // next: the weights that are read after these, or null.
     CodedBlock(const Linear<S>& w, const CodedInputs& x, int first, int panels, const void* next)
-        : x_(x), first_(w.coded.panels + first), panels_(panels), left_(w.num_panels() - first),
-          in_features_(w.in_features), wide_inputs_(w.coded.wide_inputs), next_(static_cast<const uint8_t*>(next)) {}
+        : x_(x), first_(w.coded.panels + first), panels_(panels), in_features_(w.in_features),
+          wide_inputs_(w.coded.wide_inputs), next_(static_cast<const uint8_t*>(next)) {}
 
     // out[rows][16 * panels] = x * w, of `rows` rows from `row` on
     void multiply(int row, int rows, float* out, ptrdiff_t stride) const {
@@ -230,11 +244,15 @@ class CodedBlock {
     }
 
    private:
-    // What is prefetched of a later panel, while the first rows are multiplied: then it is in the cache.
+    // What is prefetched of a later panel, while the first rows are multiplied: then it is in the cache. Those behind
+    // the block may have another form: they are taken to be as large as the last panel of the block.
     Prefetcher ahead(int row, int panel) const {
-        if (row > 0 || panel > left_) return {};
-        const CodedPanel& near = first_[panel < left_ ? panel : left_ - 1];
-        return {panel < left_ ? near.codes : next_, near.form->panel_bytes, ceil_div(in_features_, kBlockInputs)};
+        if (row > 0) return {};
+        bool is_own = panel < panels_;
+        const CodedPanel& known = first_[is_own ? panel : panels_ - 1];
+        ptrdiff_t bytes = known.form->panel_bytes;
+        const uint8_t* later = next_ ? next_ + (panel - panels_) * bytes : nullptr;
+        return {is_own ? known.codes : later, bytes, ceil_div(in_features_, kBlockInputs)};
     }
 
     void multiply_wide(int row, int rows, float* out, ptrdiff_t stride) const {
@@ -254,7 +272,7 @@ class CodedBlock {
 
     CodedInputs x_;
     const CodedPanel* first_;
-    int panels_, left_, in_features_;  // left_: panels of the map from the first on
+    int panels_, in_features_;
     bool wide_inputs_;
     const uint8_t* next_;
 };
