@@ -1,4 +1,5 @@
 """GGUF files as they are: specserve against llama.cpp on the same file, and what a step that verifies drafts costs.
+Beside them OpenVINO, with 4-bit weights that it makes of the models that the files were made of.
 
 Both engines get the same prompts by tokens, greedy, and the same threads. llama.cpp is its own server, asked over HTTP;
 `--llama-server` names a program that was built on this machine, which knows its instructions.
@@ -10,18 +11,19 @@ import argparse
 import sys
 from contextlib import ExitStack
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.cases.kernels import plain_read
 from benchmarks.cases.peers import measure_row
-from benchmarks.lib.forwards import batch_of
+from benchmarks.lib.forwards import batch_of, median_seconds
 from benchmarks.lib.report import Check, Options, Result
-from benchmarks.lib.timing import alternate, medians, seconds_of, spread
+from benchmarks.lib.timing import alternate, medians, spread
 from benchmarks.lib.workload import DTYPE, demo_engine, prompts
 from benchmarks.peers.engine_process import EngineProcess
-from benchmarks.peers.engines import SPECSERVE, program, specserve_environment
-from benchmarks.peers.exports import clean_environment
+from benchmarks.peers.engines import SPECSERVE, Settings, exported, program, specserve_environment
+from benchmarks.peers.exports import clean_environment, openvino_export
 from benchmarks.peers.make_peers import PEERS
 from benchmarks.peers.workloads import Row, Workload, job_of
 from specserve.models.locate import locate_model
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from benchmarks.peers.engines import Engine
     from benchmarks.peers.workers.wire import EngineSetup
 
-LLAMACPP = "llamacpp"
+LLAMACPP, OPENVINO = "llamacpp", "openvino"
 PROMPT_LEN, LONG_PROMPT, NUM_TOKENS, MAX_LEN = 64, 2000, 64, 2100
 VERIFIED, CONTEXT = 8, 256
 VERIFY_TARGET, READ_TARGET = 1.3, 0.75
@@ -72,6 +74,7 @@ def run(options: Options) -> Result:
     parser.add_argument(
         "--llama-server", type=Path, help="else that of `python -m benchmarks.peers.make_peers llamacpp`"
     )
+    parser.add_argument("--sources", nargs="+", default=[], help="for OpenVINO: the model of each file, in that order")
     parser.add_argument("--cells", nargs="+", type=int, default=range(len(CELLS)), help="by number; all of them")
     parser.add_argument("--rounds", type=int)
     chosen = parser.parse_args(options.rest)
@@ -80,28 +83,29 @@ def run(options: Options) -> Result:
     rows: list[tuple[str, ...]] = []
     checks: list[Check] = []
     raw: dict[str, list[float]] = {}
-    for file in chosen.files:
-        for cell, one in measure(file, cells, rounds, options.threads, chosen.llama_server):
+    for file, source in zip_longest(chosen.files, chosen.sources):
+        for cell, one in measure(file, source, cells, rounds, options.threads, chosen.llama_server):
             ratio, name = one.ratio(LLAMACPP), f"{file.stem}, {cell.workload.name}, {cell.requests}"
-            ours = one.throughput(SPECSERVE) * per_token(cell)
-            theirs = one.throughput(LLAMACPP) * per_token(cell)
-            rows.append((name, f"{ours:.1f}", spread(one.samples[SPECSERVE]), f"{theirs:.1f}", f"{ratio:.2f}x"))
+            rates = [f"{one.throughput(engine) * per_token(cell):.1f}" for engine in (SPECSERVE, LLAMACPP, OPENVINO)]
+            range_of_ours = spread([rate * per_token(cell) for rate in one.samples[SPECSERVE]])
+            ratios = [f"{one.ratio(engine):.2f}x" for engine in (LLAMACPP, OPENVINO)]
+            rows.append((name, rates[0], range_of_ours, *rates[1:], *ratios))
             checks.append(Check(f"{name}, specserve / llama.cpp", ratio, cell.target, False, "x"))
             raw |= {f"{name}, {engine}": samples for engine, samples in one.samples.items()}
         steps = step_seconds(file, options, rounds)
         verify, share = steps["verify"] / steps["one"], steps["read"] / steps["one"]
-        rows.append((f"{file.stem}, step of {VERIFIED} rows / of one", f"{verify:.2f}x", "-", "-", "-"))
-        rows.append((f"{file.stem}, step of one: share of a plain read's speed", f"{share:.2f}x", "-", "-", "-"))
+        rows.append((f"{file.stem}, step of {VERIFIED} rows / of one", f"{verify:.2f}x", *"-----"))
+        rows.append((f"{file.stem}, step of one: share of a plain read's speed", f"{share:.2f}x", *"-----"))
         checks.append(Check(f"{file.stem}, a step that verifies {VERIFIED} rows", verify, VERIFY_TARGET, True, "x"))
         checks.append(Check(f"{file.stem}, a step of one row, of a plain read's speed", share, READ_TARGET, False, "x"))
     return Result(
         title=f"GGUF files, {options.threads} threads; tokens/s, of prompts those read",
-        columns=("file, work, requests", SPECSERVE, "min..max", LLAMACPP, "ratio"),
+        columns=("file, work, requests", SPECSERVE, "min..max", LLAMACPP, OPENVINO, f"/ {LLAMACPP}", f"/ {OPENVINO}"),
         rows=rows,
         checks=checks,
         notes=[
             f"decode: {PROMPT_LEN} prompt and {NUM_TOKENS} output tokens; a prompt is timed with its first token.",
-            "edits: specserve drafts by n-grams, llama.cpp by `--spec-type ngram-simple`.",
+            "edits: specserve drafts by n-grams, llama.cpp by `--spec-type ngram-simple`, OpenVINO by prompt lookup.",
         ],
         raw=raw,
     )
@@ -113,12 +117,14 @@ def per_token(cell: Cell) -> float:
 
 
 def measure(
-    file: Path, cells: list[Cell], rounds: int, threads: int, server: Path | None
+    file: Path, source: str | None, cells: list[Cell], rounds: int, threads: int, server: Path | None
 ) -> Iterator[tuple[Cell, Measured]]:
     tokenizer = HfTokenizer.from_dir(locate_model(str(file)))
     for mode in dict.fromkeys(cell.mode for cell in cells):
         with ExitStack() as stack:
             engines = make_engines(file, mode, threads, server)
+            if source:
+                engines[OPENVINO] = exported(OPENVINO, mode, Settings(source, threads, "int4"), openvino_export)
             for engine in engines.values():
                 stack.callback(engine.close)
             for cell in cells:
@@ -153,7 +159,7 @@ def step_seconds(file: Path, options: Options, rounds: int) -> dict[str, float]:
     memory: a step reads all weights, and the embedding where it is the output head, too."""
     runner = demo_engine(options, model=str(file), kv_memory="256M", dtype=DTYPE).engine.runner
     steps: Variants = {
-        name: partial(seconds_of, partial(runner.forward, batch_of(1, CONTEXT, rows)))
+        name: partial(median_seconds, partial(runner.forward, batch_of(1, CONTEXT, rows)))
         for name, rows in (("one", 1), ("verify", VERIFIED))
     }
-    return medians(alternate({**steps, "read": plain_read(file.stat().st_size, options)}, 10 * rounds))
+    return medians(alternate({**steps, "read": plain_read(file.stat().st_size, options)}, 3 * rounds))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from benchmarks.lib.processes import environment
 from benchmarks.lib.workload import DTYPE, MANY, NUM_TOKENS, PROMPT_LEN, SERVE_FLAGS
 from benchmarks.peers.engine_process import CrashedError, EngineProcess, Program
-from benchmarks.peers.exports import clean_environment, gguf_export, openvino_export
+from benchmarks.peers.exports import GGUF_FORMATS, clean_environment, gguf_export, openvino_export
 from benchmarks.peers.make_peers import PEERS
 from benchmarks.peers.servers import SpecserveServer, VllmServer
 from specserve.models.locate import locate_model
@@ -62,7 +62,8 @@ class Settings(NamedTuple):
     model: str
     threads: int
     weights: str = "auto"
-    """auto: in bfloat16. int8: in 8 bits, quantised by each engine in its own way; vLLM has none for such a model."""
+    """auto: in bfloat16. int8, int4: in 8 or 4 bits, quantised by each engine in its own way; vLLM has none for such a
+    model."""
 
     activations: str = "auto"
     """Of specserve: what its 8-bit weights are multiplied by. The others choose by themselves."""
@@ -144,7 +145,8 @@ def make_openvino(mode: str, settings: Settings) -> Engine | None:
 
 def make_llamacpp(mode: str, settings: Settings) -> Engine | None:
     """Its server, which the worker starts and asks over HTTP: plain decoding only."""
-    return exported("llamacpp", mode, settings, gguf_export) if mode == "plain" else None
+    served = mode == "plain" and settings.weights in GGUF_FORMATS
+    return exported("llamacpp", mode, settings, gguf_export) if served else None
 
 
 def exported(name: str, mode: str, settings: Settings, export: Callable[[str, str], Path]) -> Engine:

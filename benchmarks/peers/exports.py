@@ -14,10 +14,10 @@ from specserve.models.locate import locate_model
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-OPENVINO_FORMATS = {"auto": "fp16", "int8": "int8"}
-"""By how weights are kept. It computes in bfloat16 in both."""
+OPENVINO_FORMATS = {"auto": "fp16", "int8": "int8", "int4": "int4"}
+"""By how weights are kept. It computes in bfloat16, in 8 bits where weights have 4."""
 GGUF_FORMATS = {"auto": "bf16", "int8": "q8_0"}
-"""llama.cpp's, likewise."""
+"""llama.cpp's, likewise; its converter writes no file of 4 bits."""
 GGUF_EXPORT = Path(__file__).parent / "workers" / "llamacpp_export.py"
 
 
@@ -57,7 +57,8 @@ class Export(NamedTuple):
 def openvino_export(model: str, weights: str) -> Path:
     kind = OPENVINO_FORMATS[weights]
     command = PEERS / "openvino" / "bin" / "optimum-cli"
-    arguments = ("--task", "text-generation-with-past", "--weight-format", kind)
+    groups = ("--group-size", "32") if kind == "int4" else ()
+    arguments = ("--task", "text-generation-with-past", "--weight-format", kind, *groups)
     return Export(
         model, kind, lambda source, target: (command, "export", "openvino", "--model", source, *arguments, target)
     ).folder()

@@ -25,7 +25,7 @@ class EngineSetup(TypedDict):
     """Prompt and output tokens of the longest request."""
     max_seqs: int
     weights: str
-    """auto or int8: how linear maps keep them."""
+    """auto, int8 or int4: how linear maps keep them."""
     activations: str
     """auto or int8: what 8-bit weights are multiplied by."""
 
