@@ -7,7 +7,7 @@ import math
 import mmap
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -31,13 +31,23 @@ def keep_freed_memory() -> None:
     them and the kernel zeroes them page by page in the next step, which cost a third of the time at 32 requests.
     Other C libraries are left alone.
     """
-    if not sys.platform.startswith("linux"):
-        return
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    mallopt = of_glibc("mallopt")
     if mallopt is not None:
         mallopt(M_MMAP_THRESHOLD, 1024 * MEBIBYTE)
         mallopt(M_TRIM_THRESHOLD, 2047 * MEBIBYTE)
         mallopt(M_TOP_PAD, 64 * MEBIBYTE)
+
+
+def return_freed_memory() -> None:
+    """Have glibc return to the system what is free now: what loading needed, and steps do not."""
+    trim = of_glibc("malloc_trim")
+    if trim is not None:
+        trim(0)
+
+
+def of_glibc(name: str) -> Any:
+    """Its function; None where the system has another C library."""
+    return getattr(ctypes.CDLL(None), name, None) if sys.platform.startswith("linux") else None
 
 
 def zeros_in_huge_pages(areas: Sequence[int], shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Tensor:

@@ -22,7 +22,7 @@ from specserve.engine.resolve_config import find_device, resolve_config
 from specserve.engine.roles import OwnedKernels, make_drafters, make_kernels
 from specserve.engine.size_cache import CacheShape, make_cache
 from specserve.load_progress import ASSEMBLING, DOWNLOADING, PACKING, READING
-from specserve.memory import keep_freed_memory
+from specserve.memory import keep_freed_memory, return_freed_memory
 from specserve.models.library import library_of
 from specserve.models.loader import ModelLoader
 from specserve.models.locate import locate_on_disk, locate_target
@@ -107,6 +107,7 @@ def load_rest(
     check_vocabulary(config, tokenizer, model.vocab_size)
     host.collect("adapt_model", model=model, config=config)
     pack_weights(model, kernels.kernels, on_progress)
+    return_freed_memory()
     on_progress(ASSEMBLING, 0, 0)
     drafters = make_drafters(config, host, model)
     attention = choose_attention(config, host, model, drafters)

@@ -5,6 +5,7 @@ Knows nothing about how they are stored (`specserve.models.weight_format`) and n
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from specserve.errors import ModelError
@@ -22,7 +23,7 @@ from specserve.protocols.part import TensorPart
 from specserve.protocols.quantised import QuantisedWeight
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from torch import Tensor
 
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 
 
 WHOLE = TensorPart()
+NUMBERS_AT_ONCE = 1 << 22
+"""Of a piece: what it takes unpacked stays small, and reading it takes far longer than asking for it."""
+ROWS_MULTIPLE = 64
+"""Kernels pack rows in panels, and multiply some panels at once."""
 
 
 class View(NamedTuple):
@@ -91,16 +96,34 @@ class Checkpoint:
 
     def take(self, name: str, part: TensorPart = WHOLE) -> Tensor | QuantisedWeight:
         """The tensor, or a part of it, read from disk; counts as progress."""
+        tensor = self._part(name, part)
+        self._count(name)
+        return tensor
+
+    def pieces(self, name: str, part: TensorPart = WHOLE) -> Iterator[Tensor | QuantisedWeight]:
+        """As `take`: the rows in their order, so many at a time as have some million numbers. A matrix of a stack comes
+        whole, as formats read it."""
+        all_rows, *others = self.find(name).shape
+        rows = range(*part.rows.indices(all_rows))
+        at_once = max(NUMBERS_AT_ONCE // max(math.prod(others), 1) // ROWS_MULTIPLE, 1) * ROWS_MULTIPLE
+        if self._views[name].of_stack is not None:
+            at_once = max(len(rows), 1)
+        for some in (rows[begin : begin + at_once] for begin in range(0, len(rows), at_once)):
+            yield self._part(name, part._replace(rows=slice(some.start, some.stop, some.step)))
+        self._count(name)
+
+    def _part(self, name: str, part: TensorPart) -> Tensor | QuantisedWeight:
         try:
-            tensor = columns_of(self.rows(name, part.rows), part)
+            return columns_of(self.rows(name, part.rows), part)
         except ValueError as error:
             raise ModelError(
                 f"{self.find(name).file}: tensor {name} cannot be cut: {error}. Use the unquantised checkpoint."
             ) from None
+
+    def _count(self, name: str) -> None:
         self._done += self.find(name).num_bytes
         if self._on_progress is not None:
             self._on_progress(self._done, self._total)
-        return tensor
 
     def rows(self, name: str, rows: slice = ALL_ROWS) -> Tensor | QuantisedWeight:
         """Some rows of a tensor, read from disk; they do not count as progress."""

@@ -278,13 +278,21 @@ class _WeightReader:
         if not any(self.checkpoint.find(name).quantised for name in names):
             return self.joined(names)
         shape = sum(self.shapes[name][0] for name in names), self.shapes[names[0]][1]
-        return DeferredWeight(shape, self.dtype, lambda: stacked([self.weight(name) for name in names]))
+        return DeferredWeight(
+            shape,
+            self.dtype,
+            lambda: stacked([self.weight(name) for name in names]),
+            lambda: (self.own(piece) for name in names for piece in self.checkpoint.pieces(name, self.parts[name])),
+        )
 
     def weight(self, name: str) -> Tensor | QuantisedWeight:
         """One tensor in the model's dtype, on its device."""
         if not self.checkpoint.find(name).quantised:
             return self.joined((name,))
-        read = self.checkpoint.take(name, self.parts[name])
+        return self.own(self.checkpoint.take(name, self.parts[name]))
+
+    def own(self, read: Tensor | QuantisedWeight) -> Tensor | QuantisedWeight:
+        """A quantised weight for the model's dtype, on its device."""
         return read._replace(dtype=self.dtype).on(self.device) if isinstance(read, QuantisedWeight) else read
 
     def joined(self, names: tuple[str, ...]) -> Tensor:

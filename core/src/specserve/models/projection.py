@@ -96,19 +96,21 @@ class Projection:
     def finalize(self, kernels: KernelSet) -> None:
         """After the last `set_kernel`: the core's own kernel packs the weight, and `weight` becomes empty. A kernel
         that packs nothing reads quantised weights in the model's dtype."""
-        weight = self.stored()
         own = self.kernel_owner == DEFAULT_OWNER
-        packed = packed_as_kept(kernels, weight, self.bias) if own else None
+        packed = packed_as_kept(kernels, self._weight, self.bias) if own else None
+        if packed is None and isinstance(self._weight, DeferredWeight):
+            self._weight = self._weight.read()
+            packed = packed_as_kept(kernels, self._weight, self.bias) if own else None
         if packed is None:
-            if isinstance(weight, QuantisedWeight | StackedWeight):
-                self.unpacked_bytes = math.prod(weight.shape) * self.dtype.itemsize
-            weight = dense(weight)
-            packed = self.prepared_by(kernels, weight) if own else None
+            if isinstance(self._weight, QuantisedWeight | StackedWeight):
+                self.unpacked_bytes = math.prod(self._weight.shape) * self.dtype.itemsize
+            self._weight = self.weight
+            packed = self.prepared_by(kernels, self._weight) if own else None
         self.packed = packed
         if packed is not None:
             self._kernel = lambda x, *_: packed(x)
         is_read = packed is None or (self._serves_rows and not isinstance(packed, PackedRows))
-        self._weight = dense(weight) if is_read else torch.empty(0, dtype=self.dtype)
+        self._weight = self.weight if is_read else torch.empty(0, dtype=self.dtype)
 
     def serve_rows(self) -> None:
         """Before `finalize`: `rows` will be asked for."""
@@ -145,8 +147,12 @@ class Router(Projection):
         return kernels.prepare_router(weight, self.bias)
 
 
-def packed_as_kept(kernels: KernelSet, weight: Weight, bias: Tensor | None) -> Callable[[Tensor], Tensor] | None:
+def packed_as_kept(
+    kernels: KernelSet, weight: Weight | DeferredWeight, bias: Tensor | None
+) -> Callable[[Tensor], Tensor] | None:
     """The map of a quantised weight; None where it is none, or the kernels cannot keep it so."""
+    if isinstance(weight, DeferredWeight):
+        return kernels.prepare_pieces(weight.pieces(), bias)
     if isinstance(weight, QuantisedWeight) and is_plain(weight):
         return kernels.prepare_quantised(weight, bias)
     if isinstance(weight, QuantisedWeight | StackedWeight):

@@ -9,7 +9,7 @@ import torch
 from specserve.protocols.quantised import Factors, QuantisedWeight, StackedWeight
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from torch import Tensor
 
@@ -24,6 +24,8 @@ class DeferredWeight(NamedTuple):
     shape: tuple[int, int]
     dtype: torch.dtype
     read: Callable[[], Weight]
+    pieces: Callable[[], Iterator[Tensor | QuantisedWeight]]
+    """The same rows in their order, each piece read where it is asked for."""
 
 
 def dense(weight: Weight) -> Tensor:

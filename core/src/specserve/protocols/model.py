@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import torch
     from torch import Tensor
@@ -106,6 +106,14 @@ class KernelSet(ABC):
     def prepare_stacked(self, weight: StackedWeight, bias: Tensor | None) -> Callable[[Tensor], Tensor] | None:
         """As `prepare_quantised`, for any quantised weights, which may have offsets and scales of two factors. What it
         returns may be a `specserve.protocols.PackedRows`."""
+        return None
+
+    def prepare_pieces(
+        self, pieces: Iterable[QuantisedWeight | Tensor], bias: Tensor | None
+    ) -> Callable[[Tensor], Tensor] | None:
+        """As `prepare_stacked`, of a weight that is read from its file while it is packed, so that little of it lies
+        unpacked in memory. pieces: its rows in their order, some million numbers each; a tensor where the file has one.
+        None, after however many pieces: the set wants the whole weight, by the functions above."""
         return None
 
     def graph_adapters(self, projections: Sequence[str], limits: AdapterLimits) -> GraphAdapters | None:

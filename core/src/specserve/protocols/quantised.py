@@ -17,6 +17,10 @@ Activations: TypeAlias = Literal["auto", "int8"]
 255 multiples of a scale, which is the largest input of a row and group / 127."""
 
 
+DENSE_AT_ONCE = 1 << 22
+"""Numbers that lie in memory as float32 while a weight is made dense."""
+
+
 class Factors(NamedTuple):
     """Numbers of groups as products, for formats that store them so: the number of output o and group g is
     units[o, g // m] * steps[o, g], rounded to float32, where m groups share a unit."""
@@ -62,10 +66,21 @@ class QuantisedWeight(NamedTuple):
 
     def dense(self) -> Tensor:
         """The weight itself, rounded to the model's dtype: [out, in]."""
+        at_once = max(DENSE_AT_ONCE * len(self.integers) // max(self.integers.numel(), 1), 1)
+        out = self.integers.new_empty(self.shape, dtype=self.dtype)
+        for begin in range(0, len(out), at_once):
+            some = slice(begin, begin + at_once)
+            out[some] = self.at(some).wide()
+        return out
+
+    def at(self, rows: slice) -> QuantisedWeight:
+        """These of the first dimension."""
+        return self.mapped(lambda tensor: tensor[rows])
+
+    def wide(self) -> Tensor:
+        """The weight itself: [out, in] float32."""
         weight = self.integers.float().mul_(self.by_input(self.scales))
-        if self.offsets is not None:
-            weight.add_(self.by_input(self.offsets))
-        return weight.to(self.dtype)
+        return weight if self.offsets is None else weight.add_(self.by_input(self.offsets))
 
     def by_input(self, numbers: Tensor | Factors) -> Tensor:
         """numbers: `scales` or `offsets`; those of every input: [out, in] float32."""
