@@ -1,89 +1,98 @@
-"""Where the layers cannot be one call, the native pieces serve, with the same bits unless others compute a part."""
+"""A weight of few bits that comes in pieces: packed as it comes, to the same bits, and no piece is kept."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import weakref
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
+from coded_forms import FORMS, Form, Numbers, coded, rows_of
+from native_cases import SETS, each_dtype, machine, randn, same_bits
 
-from specserve.declare import InProcessPlugin, PluginDeclaration
-from specserve.hookspecs import hookimpl
-from specserve.models.tiled import TiledPass
-from specserve_cpu.fused import FusedPass, SplitPass
-from specserve_workbench.testing.drafters import NoisyDrafter
-from specserve_workbench.testing.engines import accepted, assert_lossless, make_engine, run_requests
-from specserve_workbench.testing.requests import TOY_VOCAB, varied_requests
-from specserve_workbench.testing.toy import write_checkpoint
+from specserve.protocols.quantised import StackedWeight
+from specserve_cpu.coded import CodedLinear
+from specserve_cpu.kernels import CpuKernels
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Iterator
 
-    from specserve.engine.assembly import Assembled
+    from torch import Tensor
 
-REQUESTS = varied_requests(6)
-each_dtype = pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+    from specserve.protocols.quantised import QuantisedWeight
 
-
-def engine_with(model: Path, adapt: Callable[[Any], None], **options: Any) -> Assembled:
-    class Adapter:
-        @hookimpl
-        def adapt_model(self, model: Any) -> None:
-            adapt(model)
-
-    declaration = PluginDeclaration(name="adapter", provides={"lora.target": "a test's deltas"})
-    return make_engine(model, extra={"adapter": InProcessPlugin(Adapter(), declaration)}, plugins=("cpu",), **options)
+CUTS = (slice(0, 64), slice(64, 128), slice(128, 150))
 
 
-def decided(assembled: Assembled) -> dict[str, Any]:
-    return run_requests(assembled.engine, REQUESTS).decided()
+def kernels(dtype: torch.dtype = torch.float32) -> CpuKernels:
+    return CpuKernels(machine(SETS[0]), str(dtype).removeprefix("torch."))
+
+
+def weight(name: str, dtype: torch.dtype = torch.float32) -> QuantisedWeight:
+    return coded(FORMS[name], 150, 96, dtype)
+
+
+@pytest.mark.parametrize("name", FORMS)
+@each_dtype
+def test_pieces_are_packed_to_the_bits_of_the_whole(dtype: torch.dtype, name: str) -> None:
+    whole, x, bias = weight(name, dtype), randn(5, 96, dtype=dtype), randn(150, dtype=dtype)
+    packed = kernels(dtype).prepare_pieces((rows_of(whole, cut) for cut in CUTS), bias)
+    assert isinstance(packed, CodedLinear)
+    assert (packed.out_features, packed.in_features) == (150, 96)
+    expected = kernels(dtype).prepare_stacked(StackedWeight((whole,)), bias)
+    assert expected is not None
+    assert same_bits(packed(x), expected(x))
+    assert torch.equal(packed.rows(torch.arange(150)), whole.dense())
+
+
+def test_a_piece_is_freed_before_the_second_one_after_it_is_read() -> None:
+    whole, kept = coded(FORMS["4 bits, offsets"], 64 * 6, 96), []
+
+    def pieces() -> Iterator[QuantisedWeight]:
+        for number in range(6):
+            piece = rows_of(whole, slice(64 * number, 64 * (number + 1)))
+            kept.append(weakref.ref(piece.integers))
+            alive = [other for other in kept[1:] if other() is not None]  # the first one tells what all are
+            assert len(alive) <= 2
+            yield piece
+
+    assert kernels().prepare_pieces(pieces(), None) is not None
+    assert len(kept) == 6
+
+
+def test_the_whole_weight_is_wanted_where_pieces_are_not_packed_as_few_bits() -> None:
+    plain, few = coded(Form(None, 32, Numbers(torch.float16)), 64, 96), rows_of(weight("4 bits"), slice(0, 64))
+    odd_groups = coded(Form(tuple(range(16)), 24, Numbers(torch.float16)), 64, 96)
+    wanted: dict[str, list[QuantisedWeight | Tensor]] = {
+        "8 bits and scales alone, which have kernels of their own": [plain],
+        "groups that no kernel has": [odd_groups],
+        "such groups later": [few, odd_groups],
+        "a tensor among them": [few, randn(64, 96)],
+        "a piece that ends within a panel": [rows_of(few, slice(0, 20)), few],
+    }
+    for why, pieces in wanted.items():
+        assert kernels().prepare_pieces(iter(pieces), None) is None, why
+    assert kernels().prepare_pieces([few, plain], None) is not None
+
+
+def test_an_error_of_what_reads_the_pieces_is_not_hidden() -> None:
+    def pieces() -> Iterator[QuantisedWeight]:
+        yield rows_of(weight("4 bits"), slice(0, 64))
+        raise OSError("the disk")
+
+    with pytest.raises(OSError, match="the disk"):
+        kernels().prepare_pieces(pieces(), None)
 
 
 @each_dtype
-def test_a_delta_is_called_between_the_pieces_which_keep_their_bits(toy_model: Path, dtype: str) -> None:
-    rows = []
-
-    def adapt(model: Any) -> None:
-        for projection in model.projections.values():
-            projection.add_delta(lambda x, out, at, lora: rows.append(len(x)))
-
-    plain = make_engine(toy_model, plugins=("cpu",), dtype=dtype)
-    with_delta = engine_with(toy_model, adapt, dtype=dtype)
-    assert isinstance(plain.engine.runner.passes, FusedPass)
-    assert isinstance(with_delta.engine.runner.passes, TiledPass)
-    assert decided(plain) == decided(with_delta)
-    assert rows
-
-
-def test_a_kernel_of_another_plugin_is_called_too(toy_model: Path) -> None:
-    called = []
-
-    def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-        called.append(len(x))
-        return torch.nn.functional.linear(x, weight, bias)
-
-    served = engine_with(toy_model, lambda model: model.projections["lm_head"].set_kernel(linear, "adapter"))
-    assert isinstance(served.engine.runner.passes, TiledPass)
-    assert decided(served)
-    assert called
-
-
-@each_dtype
-def test_torch_may_attend_between_native_pieces(toy_model: Path, dtype: str) -> None:
-    options: dict[str, Any] = {"plugins": ("cpu",), "attention": "sdpa", "dtype": dtype}
-    assert isinstance(make_engine(toy_model, **options).engine.runner.passes, SplitPass)
-    served = assert_lossless(
-        toy_model,
-        REQUESTS,
-        lambda outputs: NoisyDrafter(outputs, p=0.7, max_width=8, vocab_size=TOY_VOCAB),
-        **options,
-    )
-    assert accepted(served) > (0, 0)
-
-
-def test_an_odd_number_of_inputs_is_served_in_pieces(tmp_path: Path) -> None:
-    path = write_checkpoint(tmp_path, intermediate_size=201)
-    served = make_engine(path, plugins=("cpu",), dtype="bfloat16")
-    assert isinstance(served.engine.runner.passes, TiledPass)
-    assert decided(served)
+@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("inputs", ["auto", "int8"])
+def test_rows_of_8_bits_are_read_again(dtype: torch.dtype, name: str, inputs: str) -> None:
+    """Of a weight that is integers and scales alone; in bfloat16 with an odd number of inputs, too."""
+    own = CpuKernels(machine(name), str(dtype).removeprefix("torch."))
+    for size, group_size in ((96, 32), (95, 1 << 30)):
+        plain = coded(Form(None, group_size, Numbers(torch.float32)), 150, size, dtype, activations=inputs)  # type: ignore[arg-type]
+        packed = own.prepare_quantised(plain, None)
+        assert packed is not None
+        ids = torch.tensor([149, 0, 17, 17])
+        assert torch.equal(packed.rows(ids), plain.dense()[ids])

@@ -4,6 +4,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,11 +29,6 @@ struct CodedPart {
     std::vector<int> levels;  // the integers that codes stand for, ascending; two of them: the least and the greatest
     CodedNumbers scales;
     std::optional<CodedNumbers> offsets;
-};
-
-struct CodedParts {
-    std::vector<CodedRows> rows;
-    int in_features = 0, out_features = 0;
 };
 
 inline NumberRows checked_numbers(const CodedNumbers& numbers, const char* name, int outputs, int groups) {
@@ -77,21 +73,27 @@ inline CodedRows checked_rows(const CodedPart& part) {
     return rows;
 }
 
-inline CodedParts checked_parts(const std::vector<CodedPart>& parts) {
-    if (parts.empty()) throw std::invalid_argument("parts must not be empty.");
-    CodedParts all;
-    for (size_t i = 0; i < parts.size(); ++i) {
-        all.rows.push_back(checked_rows(parts[i]));
-        int outputs = all.rows.back().outputs, in_features = static_cast<int>(parts[i].integers.shape(1));
-        if (i == 0) all.in_features = in_features;
-        if (in_features != all.in_features)
+// parts: of CodedPart. Each is packed before the next one is asked for, so that only one need be in memory.
+inline std::unique_ptr<CodedMatrix> packed_parts(ThreadPool& pool, const nb::iterable& parts) {
+    std::unique_ptr<CodedMatrix> packed;
+    int outputs = 0;  // of the part before
+    for (nb::handle each : parts) {
+        const CodedPart* part;
+        if (!nb::try_cast(each, part) || !part) throw nb::type_error("parts must be of CodedPart.");
+        CodedRows rows = checked_rows(*part);
+        int in_features = static_cast<int>(part->integers.shape(1));
+        if (!packed) packed = std::make_unique<CodedMatrix>(in_features);
+        if (in_features != packed->in_features())
             throw std::invalid_argument("parts must have as many inputs as each other.");
-        if (i + 1 < parts.size() && outputs % kLanes)
+        if (outputs % kLanes)
             throw std::invalid_argument("all parts but the last must have a multiple of 16 outputs; got " +
                                         std::to_string(outputs) + ".");
-        all.out_features += outputs;
+        outputs = rows.outputs;
+        nb::gil_scoped_release no_gil;
+        packed->add(pool, rows);
     }
-    return all;
+    if (!packed) throw std::invalid_argument("parts must not be empty.");
+    return packed;
 }
 
 }  // namespace specserve

@@ -26,9 +26,9 @@ void bind_linear(nb::module_& m) {
                       const std::optional<Array>&>(),
              nb::arg("machine"), nb::arg("integers"), nb::arg("scales"), nb::arg("group_size"), nb::arg("inputs"),
              nb::arg("bias").none())
-        .def(nb::init<std::shared_ptr<Machine>, const std::vector<CodedPart>&, const std::string&,
-                      const std::optional<Array>&>(),
+        .def(nb::init<std::shared_ptr<Machine>, const nb::iterable&, const std::string&, const std::optional<Array>&>(),
              nb::arg("machine"), nb::arg("parts"), nb::arg("inputs"), nb::arg("bias").none())
+        .def_prop_ro("out_features", [](const PackedLinear<S>& map) { return map.linear().out_features; })
         .def("rows", &PackedLinear<S>::rows, nb::arg("outputs"), nb::arg("out"))
         .def("forward", &PackedLinear<S>::forward, nb::arg("x"), nb::arg("out"));
     m.def("quantize", &quantize_weight<S>, nb::arg("machine"), nb::arg("weight"), nb::arg("group_size"),

@@ -50,14 +50,13 @@ class PackedLinear {
                  const std::string& inputs, const std::optional<Array>& bias)
         : machine_(std::move(machine)), packed_(pack(integers, scales, group_size, inputs, bias)) {}
 
-    PackedLinear(std::shared_ptr<Machine> machine, const std::vector<CodedPart>& parts, const std::string& inputs,
+    PackedLinear(std::shared_ptr<Machine> machine, const nb::iterable& parts, const std::string& inputs,
                  const std::optional<Array>& bias)
         : machine_(std::move(machine)), packed_(pack(parts, inputs, bias)) {}
 
-    // What `outputs` are of the weight's rows: out: [outputs][in_features]. Only of coded weights.
+    // What `outputs` are of the weight's rows: out: [outputs][in_features]. Only of integers.
     void rows(const Array& outputs, const Array& out) const {
-        const CodedMatrix* weights = packed_.coded();
-        if (!weights) throw std::invalid_argument("only weights of few bits can be read again.");
+        if (!packed_.has_integers()) throw std::invalid_argument("only weights of 8 bits and fewer can be read again.");
         const Linear<S>& w = packed_.linear();
         const int64_t* wanted = checked_data<int64_t>(outputs, "outputs", {kAny});
         int count = static_cast<int>(outputs.shape(0));
@@ -71,7 +70,7 @@ class PackedLinear {
             team.parallel_for_ranges(count, [&](int begin, int end) {
                 std::vector<float> row(static_cast<size_t>(w.in_features));
                 for (int i = begin; i < end; ++i) {
-                    weights->widen(static_cast<int>(wanted[i]), row.data());
+                    packed_.widen(static_cast<int>(wanted[i]), row.data());
                     for (int j = 0; j < w.in_features; ++j)
                         to[ptrdiff_t{i} * w.in_features + j] = rounded<S>(row[static_cast<size_t>(j)]);
                 }
@@ -119,13 +118,12 @@ class PackedLinear {
         return PackedWeights<S>(*machine_->pool, QuantizedRows{w, s, group_size}, kind, b, out_features, in_features);
     }
 
-    PackedWeights<S> pack(const std::vector<CodedPart>& parts, const std::string& inputs,
+    PackedWeights<S> pack(const nb::iterable& parts, const std::string& inputs,
                           const std::optional<Array>& bias) const {
-        CodedParts checked = checked_parts(parts);
         InputKind kind = checked_inputs(inputs);
-        const S* b = bias ? checked_data<S>(*bias, "bias", {checked.out_features}) : nullptr;
-        nb::gil_scoped_release no_gil;
-        return PackedWeights<S>(*machine_->pool, checked.rows, kind, b, checked.in_features);
+        std::unique_ptr<CodedMatrix> packed = packed_parts(*machine_->pool, parts);
+        const S* b = bias ? checked_data<S>(*bias, "bias", {packed->outputs()}) : nullptr;
+        return PackedWeights<S>(std::move(packed), kind, b);
     }
 
     static InputKind checked_inputs(const std::string& name) {

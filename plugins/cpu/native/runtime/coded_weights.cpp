@@ -147,11 +147,6 @@ float number(const NumberForm& form, const Numbers& numbers, int group, int lane
 
 }  // namespace
 
-CodedMatrix::CodedMatrix(ThreadPool& pool, const std::vector<CodedRows>& parts, int in_features)
-    : in_features_(in_features) {
-    for (const CodedRows& rows : parts) add(pool, rows);
-}
-
 void CodedMatrix::add(ThreadPool& pool, const CodedRows& rows) {
     int groups = ceil_div(in_features_, rows.group_size), blocks = ceil_div(in_features_, kBlockInputs);
     int groups_of_block = rows.group_size < kBlockInputs ? 2 : 1, num_panels = ceil_div(rows.outputs, kLanes);

@@ -29,21 +29,23 @@ struct CodedRows {
     int lowest;                  // the least integer
 };
 
-// The panels of a linear map, of parts below each other that may differ in form. All but the last part have whole
-// panels.
+// The panels of a linear map, of parts below each other that may differ in form.
 class CodedMatrix {
    public:
-    CodedMatrix(ThreadPool& pool, const std::vector<CodedRows>& parts, int in_features);
+    explicit CodedMatrix(int in_features) : in_features_(in_features) {}
 
+    // Below the parts that are there, which have whole panels.
+    void add(ThreadPool& pool, const CodedRows& rows);
+
+    // Until the next part is added.
     const CodedPanel* panels() const { return panels_.data(); }
+    int in_features() const { return in_features_; }
     int outputs() const { return outputs_; }
 
     // The weights of one output: [in_features], each as float32 has it.
     void widen(int output, float* weights) const;
 
    private:
-    void add(ThreadPool& pool, const CodedRows& rows);
-
     int in_features_, outputs_ = 0;
     std::vector<std::unique_ptr<CodedForm>> forms_;
     std::vector<HugePageBuffer> buffers_;

@@ -48,14 +48,24 @@ PackedWeights<S>::PackedWeights(ThreadPool& pool, const QuantizedRows& weight, I
 }
 
 template <typename S>
-PackedWeights<S>::PackedWeights(ThreadPool& pool, const std::vector<CodedRows>& parts, InputKind inputs, const S* bias,
-                                int in_features)
-    : coded_(std::make_unique<CodedMatrix>(pool, parts, in_features)), panels_(0), bias_(0), scales_(0),
-      corrections_(0) {
-    linear_ = {nullptr, nullptr, in_features, coded_->outputs()};
+PackedWeights<S>::PackedWeights(std::unique_ptr<CodedMatrix> coded, InputKind inputs, const S* bias)
+    : coded_(std::move(coded)), panels_(0), bias_(0), scales_(0), corrections_(0) {
+    linear_ = {nullptr, nullptr, coded_->in_features(), coded_->outputs()};
     linear_.coded = {coded_->panels(), inputs == InputKind::kModelDtype};
     if (bias) bias_ = HugePageBuffer(padded_outputs(linear_) * sizeof(S));
     pack_bias(bias);
+}
+
+template <typename S>
+void PackedWeights<S>::widen(int output, float* weights) const {
+    if (coded_) return coded_->widen(output, weights);
+    const int8_t* panel = panels_.get<int8_t>() + ptrdiff_t{output / kLanes} * linear_.panel_stride();
+    int lane = output % kLanes, of_group = linear_.inputs_of_k_group();
+    for (int in = 0; in < linear_.in_features; ++in) {
+        int i = in % of_group, place = linear_.corrections ? lane * of_group + i : i * kLanes + lane;
+        ptrdiff_t group = in / linear_.group_size * static_cast<ptrdiff_t>(padded_outputs(linear_));
+        weights[in] = static_cast<float>(panel[(in - i) * kLanes + place]) * linear_.scales[group + output];
+    }
 }
 
 template <typename S>

@@ -32,11 +32,14 @@ class PackedWeights {
     PackedWeights(ThreadPool& pool, const QuantizedRows& weight, InputKind inputs, const S* bias, int out_features,
                   int in_features);
 
-    PackedWeights(ThreadPool& pool, const std::vector<CodedRows>& parts, InputKind inputs, const S* bias,
-                  int in_features);
+    PackedWeights(std::unique_ptr<CodedMatrix> coded, InputKind inputs, const S* bias);
 
     const Linear<S>& linear() const { return linear_; }
     const CodedMatrix* coded() const { return coded_.get(); }
+    bool has_integers() const { return coded_ || linear_.scales; }
+
+    // The weights of one output: [in_features], each as float32 has it. Of integers alone.
+    void widen(int output, float* weights) const;
 
    private:
     template <typename W, typename Offset>

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "runtime/coded_weights.hpp"
@@ -96,13 +97,14 @@ class RandomCoded {
         }
     }
 
-    std::vector<CodedRows> rows() const {
-        std::vector<CodedRows> all;
+    std::unique_ptr<CodedMatrix> packed(ThreadPool& pool) const {
+        auto all = std::make_unique<CodedMatrix>(in_features_);
         for (const RandomPart& part : parts_) {
-            all.push_back(part.rows);
-            all.back().integers = part.integers.data();
-            all.back().scales = part.scales.rows();
-            if (part.offsets.groups) all.back().offsets = part.offsets.rows();
+            CodedRows rows = part.rows;
+            rows.integers = part.integers.data();
+            rows.scales = part.scales.rows();
+            if (part.offsets.groups) rows.offsets = part.offsets.rows();
+            all->add(pool, rows);
         }
         return all;
     }

@@ -43,7 +43,7 @@ RandomLinear<S> random_linear(ThreadPool& pool, Random& random, int out_features
                               LinearForm form) {
     if (form.is_coded) {
         RandomCoded map(random, out_features, in_features);
-        PackedWeights<S> packed(pool, map.rows(), form.inputs, bias, in_features);
+        PackedWeights<S> packed(map.packed(pool), form.inputs, bias);
         map.check_rows(*packed.coded());
         return {std::move(packed), map.weights(form.inputs), map.sizes()};
     }

@@ -5,7 +5,7 @@ out of range raise ValueError, which says what was got and what is allowed.
 """
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias, overload, type_check_only
 
 from torch import Tensor
@@ -90,15 +90,18 @@ class DtypeModule:
             of 4 inputs, unless there is one, and have at most 131,072."""
 
         @overload
-        def __init__(self, machine: Machine, parts: Sequence[CodedPart], inputs: str, bias: Tensor | None) -> None:
+        def __init__(self, machine: Machine, parts: Iterable[CodedPart], inputs: str, bias: Tensor | None) -> None:
             """Weights of few bits, of parts below each other, of which all but the last have a multiple of 16 outputs.
+            A part is packed before the next one is asked for.
             inputs: int8 to quantise them with a scale for each row and 32 of them; auto to multiply them in float32."""
 
+        @property
+        def out_features(self) -> int: ...
         def forward(self, x: Tensor, out: Tensor) -> None:
             """x: [T, in] -> out: [T, out]."""
 
         def rows(self, outputs: Tensor, out: Tensor) -> None:
-            """outputs: [T] int64 -> out: [T, in], the weights of these outputs. Of CodedPart alone."""
+            """outputs: [T] int64 -> out: [T, in], the weights of these outputs. Not of a weight in the model's dtype."""
 
     @staticmethod
     def quantize(machine: Machine, weight: Tensor, group_size: int, integers: Tensor, scales: Tensor) -> None:

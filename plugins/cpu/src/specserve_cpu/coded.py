@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 import torch.nn.functional as F
 
-from specserve.api.models import Factors, PackedRows, QuantisedWeight, StackedWeight, numbers_of
+from specserve.api.models import Factors, QuantisedWeight, StackedWeight, numbers_of
 from specserve_cpu import _native
 from specserve_cpu.attention import native_module
-from specserve_cpu.dlpack import dlpack
-from specserve_cpu.linear import PackedLinear
+from specserve_cpu.linear import ReadableLinear
 from specserve_cpu.options import AUTO
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from torch import Tensor
 
@@ -34,22 +34,21 @@ FOUR_BITS = tuple(range(16))
 LARGEST_HALF = 65504.0
 
 
-class CodedLinear(PackedLinear, PackedRows):
+class CodedLinear(ReadableLinear):
     """Of weights with scales, and perhaps offsets, of groups of inputs."""
 
     def __init__(
-        self, machine: _native.Machine, parts: Sequence[QuantisedWeight], bias: Tensor | None, inputs: Activations
+        self, machine: _native.Machine, parts: Iterable[QuantisedWeight], bias: Tensor | None, inputs: Activations
     ) -> None:
-        self.out_features, self.in_features = sum(part.shape[0] for part in parts), parts[0].shape[1]
+        """parts: below each other, at least one; each is packed before the next one is asked for."""
+        others = iter(parts)
+        first = next(others)
         self.padding = 0
-        self.dtype = parts[0].dtype
+        self.dtype = first.dtype
         self.form = "coded", inputs
-        self.native = native_module(self.dtype).PackedLinear(machine, list(map(native_part, parts)), inputs, bias)
-
-    def rows(self, outputs: Tensor) -> Tensor:
-        out = torch.empty((len(outputs), self.in_features), dtype=self.dtype)
-        self.native.rows(dlpack(outputs), dlpack(out))
-        return out
+        packed = map(native_part, chain((first,), others))
+        self.native = native_module(self.dtype).PackedLinear(machine, packed, inputs, bias)
+        self.out_features, self.in_features = self.native.out_features, first.shape[1]
 
 
 def codable(weight: StackedWeight) -> tuple[QuantisedWeight, ...] | None:
@@ -61,6 +60,20 @@ def codable(weight: StackedWeight) -> tuple[QuantisedWeight, ...] | None:
         return parts
     size = min(min(part.group_size, BLOCK) for part in parts)
     return (stacked([in_eight_bits(part, size) for part in parts]),)
+
+
+class NotPackedInPieces(Exception):
+    """Pieces of a weight that are not packed one after the other."""
+
+
+def codable_pieces(pieces: Iterable[QuantisedWeight | Tensor]) -> Iterator[QuantisedWeight]:
+    """The same pieces. NotPackedInPieces where one has groups of other sizes, or ends within a panel."""
+    outputs = 0
+    for piece in pieces:
+        if not isinstance(piece, QuantisedWeight) or not is_codable(piece) or outputs % LANES:
+            raise NotPackedInPieces
+        outputs += piece.shape[0]
+        yield piece
 
 
 def is_codable(weight: QuantisedWeight) -> bool:
@@ -113,6 +126,11 @@ def native_numbers(numbers: Tensor | Factors) -> tuple[Tensor, Tensor | None]:
     if isinstance(numbers, Factors):
         return numbers.units.contiguous(), numbers.steps.contiguous()
     return numbers.contiguous(), None
+
+
+def is_plain(weight: QuantisedWeight) -> bool:
+    """Whether it is integers times scales and nothing else."""
+    return weight.offsets is None and not isinstance(weight.scales, Factors)
 
 
 def has_few_bits(weight: QuantisedWeight) -> bool:

@@ -5,6 +5,7 @@ Rounds where the torch kernels do: every result is rounded to the model's dtype 
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import torch
@@ -13,16 +14,26 @@ from specserve.api import ConfigError, KernelSet
 from specserve.api.batch import HostAdapters
 from specserve_cpu.adapters import PackedAdapter
 from specserve_cpu.attention import native_module
-from specserve_cpu.coded import CodedLinear, codable, has_few_bits, inputs_of, is_codable, quantise_to_four
+from specserve_cpu.coded import (
+    CodedLinear,
+    NotPackedInPieces,
+    codable,
+    codable_pieces,
+    has_few_bits,
+    inputs_of,
+    is_codable,
+    is_plain,
+    quantise_to_four,
+)
 from specserve_cpu.dlpack import dlpack
 from specserve_cpu.draft_head import fuse_draft
 from specserve_cpu.fused import FUSES, fuse, routing_numbers
-from specserve_cpu.linear import PackedLinear, contiguous_rows, pad_columns, quantise
+from specserve_cpu.linear import PackedLinear, ReadableLinear, contiguous_rows, pad_columns, quantise
 from specserve_cpu.options import AUTO, GROUP_SIZES
 from specserve_cpu.sampler import CpuSampler
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from torch import Tensor
 
@@ -85,7 +96,7 @@ class CpuKernels(KernelSet):
             return self.coded(weight, bias)
         if weight.dtype == torch.bfloat16 and weight.group_size % 2 and weight.num_groups > 1:
             return None  # dot products take pairs of inputs
-        return PackedLinear(self.machine, weight, bias, inputs_of(weight, self.activations))
+        return ReadableLinear(self.machine, weight, bias, inputs_of(weight, self.activations))
 
     def prepare_stacked(self, weight: StackedWeight, bias: Tensor | None) -> CodedLinear | None:
         """Whatever the option `weights` says."""
@@ -93,6 +104,17 @@ class CpuKernels(KernelSet):
         if parts is None:
             return None
         return CodedLinear(self.machine, parts, bias, inputs_of(weight.parts[0], self.activations))
+
+    def prepare_pieces(self, pieces: Iterable[QuantisedWeight | Tensor], bias: Tensor | None) -> CodedLinear | None:
+        """Whatever the option `weights` says. None for what `prepare_quantised` packs otherwise."""
+        codable = codable_pieces(pieces)
+        try:
+            first = next(codable)
+            if is_plain(first) and not has_few_bits(first):
+                return None
+            return CodedLinear(self.machine, chain((first,), codable), bias, inputs_of(first, self.activations))
+        except NotPackedInPieces:
+            return None
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         size = weight.shape[0]

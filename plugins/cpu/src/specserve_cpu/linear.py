@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 import torch.nn.functional as F
 
-from specserve.api.models import QuantisedWeight, numbers_of
+from specserve.api.models import PackedRows, QuantisedWeight, numbers_of
 from specserve_cpu.attention import native_module
 from specserve_cpu.dlpack import dlpack
 from specserve_cpu.options import AUTO
@@ -33,6 +33,7 @@ class PackedLinear:
         activations: Activations = AUTO,
     ) -> None:
         self.out_features, self.in_features = weight.shape
+        self.dtype = weight.dtype
         # bfloat16 dot products take inputs in pairs
         self.padding = self.in_features % 2 if weight.dtype == torch.bfloat16 else 0
         self.form: tuple[int | str, str] | None = None
@@ -54,6 +55,15 @@ class PackedLinear:
         out = torch.empty((x.shape[0], self.out_features), dtype=x.dtype)
         self.native.forward(dlpack(contiguous_rows(pad_columns(x, self.padding))), dlpack(out))
         return out
+
+
+class ReadableLinear(PackedLinear, PackedRows):
+    """Of integers, which can be read again."""
+
+    def rows(self, outputs: Tensor) -> Tensor:
+        out = torch.empty((len(outputs), self.in_features + self.padding), dtype=self.dtype)
+        self.native.rows(dlpack(outputs), dlpack(out))
+        return out[:, : self.in_features].contiguous()
 
 
 def has_quantisable_inputs(weight: QuantisedWeight) -> bool:
