@@ -54,7 +54,25 @@ def test_some_rows_and_columns_are_those_of_the_whole(tmp_path, name):
     whole = dense(checkpoint.take(name))
     part = TensorPart(rows=slice(32, 96), columns=slice(64, 128))
     assert torch.equal(dense(checkpoint.take(name, part)), whole[32:96, 64:128])
-    assert torch.equal(dense(checkpoint.rows(name, slice(5, 6))), whole[5:6])
+    for rows in (slice(5, 6), slice(30, 34), slice(31, None, 3), slice(96, 128)):
+        assert torch.equal(dense(checkpoint.rows(name, rows)), whole[rows])
+
+
+@pytest.mark.parametrize(("name", "rows", "read_rows"), [
+    (Q, slice(70, 90), 32),  # a head, in which rows have another order
+    (Q, slice(60, 65), 64),
+    ("model.layers.1.mlp.up_proj.weight", slice(3, 5), 2),
+    ("model.layers.0.mlp.experts.5.up_proj.weight", slice(10, 20), 10),
+])  # fmt: skip
+def test_no_other_rows_are_read_than_those_asked_for(tmp_path, monkeypatch, name, rows, read_rows):
+    experts = "experts" in name
+    config = {"family": "qwen3_moe", "moe_intermediate_size": 64} if experts else {}
+    _, _, checkpoint = opened(tmp_path, "Q8_0", **config)
+    read, fromfile = [], np.fromfile
+    monkeypatch.setattr(np, "fromfile", lambda *given, **at: read.append(given[2]) or fromfile(*given, **at))
+    checkpoint.rows(name, rows)
+    row = checkpoint.find(name).num_bytes // checkpoint.find(name).shape[0]
+    assert read == [read_rows * row]
 
 
 @pytest.mark.parametrize("kind", ["F32", "Q8_0"])

@@ -78,6 +78,25 @@ def shards_of(file: Path) -> list[Path]:
     return found
 
 
+class FileRows:
+    """Rows of a tensor with two dimensions that are read where they are asked for, as `read_rows` has them."""
+
+    def __init__(self, tensor: FileTensor, rows: slice) -> None:
+        self.tensor, self.rows = tensor, range(tensor.info.shape[0])[rows]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        kind = self.tensor.info.type
+        return len(self.rows), self.tensor.info.shape[1] // kind.block, kind.num_bytes
+
+    def __getitem__(self, some: slice) -> NDArray[np.uint8]:
+        return read_rows(self.tensor, slice_of(self.rows[some]))
+
+
+def slice_of(rows: range) -> slice:
+    return slice(rows.start, rows.stop, rows.step)
+
+
 def read_rows(tensor: FileTensor, rows: slice) -> NDArray[np.uint8]:
     """Some of the tensor's first dimension, as the file has them: [rows, ..., blocks, bytes of a block]. Raises OSError
     and ModelError."""

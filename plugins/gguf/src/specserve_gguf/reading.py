@@ -11,7 +11,7 @@ import torch
 from specserve.api.models import ALL_ROWS, QuantisedWeight
 from specserve_gguf.blocks import FORMS
 from specserve_gguf.blocks.unpacking import unpacked
-from specserve_gguf.model_file import read_rows
+from specserve_gguf.model_file import FileRows, read_rows, slice_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,32 +23,39 @@ DENSE = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16
 
 
 def read_part(tensor: FileTensor, part: Part, rows: slice) -> Tensor | QuantisedWeight:
-    """Some rows of a part of a model. Raises OSError and ModelError."""
-    if part.matrix is not None:
-        matrix = read_tensor(tensor, slice(part.matrix, part.matrix + 1))
-        found = picked(matrix, 0)
-    elif part.heads is None and part.rows == ALL_ROWS:
-        return less(read_tensor(tensor, rows), part.less)
-    else:
-        found = read_tensor(tensor, part.rows)
-    if part.heads is not None:
-        found = picked(found, neighbours_apart(found.shape[0], part.heads))
-    return less(picked(found, rows), part.less)
+    """Some rows of a part of a model; no others are read, but of heads that are rotated, whole ones. Raises OSError and
+    ModelError."""
+    count, *inner = tensor.info.shape
+    stored = range(count)
+    if part.matrix is not None:  # rows of all matrices, one behind the other
+        each, *inner = inner
+        stored = range(part.matrix * each, (part.matrix + 1) * each)
+        tensor = tensor._replace(info=tensor.info._replace(shape=(count * each, *inner)))
+    stored = stored[part.rows]
+    if part.heads is None:
+        return less(read_tensor(tensor, slice_of(stored[rows])), part.less)
+    size, wanted = len(stored) // part.heads, range(len(stored))[rows]
+    begin, end = wanted.start // size * size, -(-wanted.stop // size) * size
+    found = read_tensor(tensor, slice_of(stored[begin:end]))
+    order = neighbours_apart(end - begin, (end - begin) // size)
+    return less(picked(found, order[wanted.start - begin : wanted.stop - begin : wanted.step]), part.less)
 
 
 def read_tensor(tensor: FileTensor, rows: slice = ALL_ROWS) -> Tensor | QuantisedWeight:
     """Some of the first dimension."""
     shape, kind = tensor.info.shape, tensor.info.type.name
+    if kind not in DENSE and len(shape) == 2:
+        return unpacked(FORMS[kind], FileRows(tensor, rows), tensor.info.type.block)
     raw = read_rows(tensor, rows)
     count = len(raw)
     if kind in DENSE:
         dense = torch.from_numpy(np.ascontiguousarray(raw)).view(DENSE[kind])
         return dense.flatten()[rows] if len(shape) == 1 else dense.reshape(count, *shape[1:])
-    weight = unpacked(FORMS[kind], raw.reshape(-1, *raw.shape[-2:]), tensor.info.type.block)
-    return weight if len(shape) == 2 else weight.mapped(lambda each: each.view(count, *shape[1:-1], each.shape[1]))
+    stack = unpacked(FORMS[kind], raw.reshape(-1, *raw.shape[-2:]), tensor.info.type.block)
+    return stack.mapped(lambda each: each.view(count, *shape[1:-1], each.shape[1]))
 
 
-def picked(weight: Tensor | QuantisedWeight, which: int | slice | Tensor) -> Tensor | QuantisedWeight:
+def picked(weight: Tensor | QuantisedWeight, which: Tensor) -> Tensor | QuantisedWeight:
     """Of the first dimension."""
     if isinstance(weight, QuantisedWeight):
         return weight.mapped(lambda tensor: tensor[which])

@@ -1,10 +1,11 @@
-"""Rows of blocks as a QuantisedWeight, some thousand blocks at a time on each core: what lies between is small."""
+"""Rows of blocks as a QuantisedWeight, some thousand blocks at a time on each core: what lies between is small, and so
+is what is read at once."""
 
 from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -21,20 +22,31 @@ NUMBERS_AT_ONCE = 1 << 19
 MAX_THREADS = 8
 
 
-def unpacked(form: Form, raw: Bytes, block: int) -> QuantisedWeight:
+class RawRows(Protocol):
+    """An array of rows, or what reads them where they are asked for."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """[rows, blocks, bytes]"""
+
+    def __getitem__(self, rows: slice, /) -> Bytes: ...
+
+
+def unpacked(form: Form, raw: RawRows, block: int) -> QuantisedWeight:
     """raw: [rows, blocks, bytes], `block` numbers each -> [rows, blocks * block]."""
-    rows, blocks = len(raw), raw.reshape(-1, raw.shape[-1])
-    whole = empty(form.unpack(blocks[:1]), len(blocks))
-    at_once = max(NUMBERS_AT_ONCE // block, 1)
+    rows, blocks, size = raw.shape
+    whole = empty(form.unpack(np.zeros((1, size), np.uint8)), rows * blocks)
+    at_once = max(NUMBERS_AT_ONCE // (block * blocks), 1)
 
     def unpack(begin: int) -> None:
-        some = slice(begin, begin + at_once)
-        for place, part in zip(whole, form.unpack(blocks[some]), strict=True):
+        some = raw[begin : begin + at_once]
+        places = slice(begin * blocks, (begin + len(some)) * blocks)
+        for place, part in zip(whole, form.unpack(some.reshape(-1, size)), strict=True):
             if place is not None and part is not None:
-                place[some] = part.reshape(len(part), *place.shape[1:])
+                place[places] = part.reshape(len(part), *place.shape[1:])
 
     with ThreadPoolExecutor(min(os.cpu_count() or 1, MAX_THREADS)) as pool:  # numpy's loops run without the GIL
-        list(pool.map(unpack, range(0, len(blocks), at_once)))
+        list(pool.map(unpack, range(0, rows, at_once)))
     offsets = None if whole.offset_units is None else joined(whole.offset_units, whole.offset_steps, rows)
     scales = joined(whole.units, whole.steps, rows)
     integers = torch.from_numpy(whole.integers.reshape(rows, -1))
