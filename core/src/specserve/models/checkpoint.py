@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 WHOLE = TensorPart()
-NUMBERS_AT_ONCE = 1 << 22
+NUMBERS_AT_ONCE = 1 << 21
 """Of a piece: what it takes unpacked stays small, and reading it takes far longer than asking for it."""
 ROWS_MULTIPLE = 64
 """Kernels pack rows in panels, and multiply some panels at once."""

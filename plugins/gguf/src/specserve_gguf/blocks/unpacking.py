@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from specserve_gguf.blocks.form import Bytes, Form, Numbers, Small
 
-NUMBERS_AT_ONCE = 1 << 19
+NUMBERS_AT_ONCE = 1 << 18
 MAX_THREADS = 8
 
 
