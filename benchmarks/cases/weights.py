@@ -94,12 +94,13 @@ def run(options: Options) -> Result:
 
 
 def loss(assembled: Assembled, windows: Sequence[tuple[int, ...]]) -> float:
-    """Mean nats per token."""
+    """Mean nats per token, of windows of equal length."""
     total = 0.0
     for window in windows:
-        request = Request.admit(greedy("loss", window, 1), seed=0, arrival=0.0, order=0, max_len=WINDOW + 1)
-        request.blocks = list(range(WINDOW // BLOCK_SIZE))
-        span = ScheduledSpan.of(request, 0, WINDOW, scored=WINDOW)
+        length = len(window)
+        request = Request.admit(greedy("loss", window, 1), seed=0, arrival=0.0, order=0, max_len=length + 1)
+        request.blocks = list(range(-(-length // BLOCK_SIZE)))
+        span = ScheduledSpan.of(request, 0, length, scored=length)
         batch = BatchBuilder(BLOCK_SIZE, torch.device("cpu")).schedule([span])
         logits = assembled.engine.runner.forward(batch).logits
         total += F.cross_entropy(logits[:-1], torch.tensor(window[1:])).item()

@@ -1,5 +1,6 @@
-"""GGUF files as they are: specserve against llama.cpp on the same file, and what a step that verifies drafts costs.
-Beside them OpenVINO, with 4-bit weights that it makes of the models that the files were made of.
+"""GGUF files as they are: specserve against llama.cpp on the same file, what a step that verifies drafts costs, and
+what rounding the inputs of weights does to the loss on held-out text. Beside them OpenVINO, with 4-bit weights that it
+makes of the models that the files were made of.
 
 Both engines get the same prompts by tokens, greedy, and the same threads. llama.cpp is its own server, asked over HTTP;
 `--llama-server` names a program that was built on this machine, which knows its instructions.
@@ -17,10 +18,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.cases.kernels import plain_read
 from benchmarks.cases.peers import measure_row
+from benchmarks.cases.weights import LOSS_TARGET, WINDOW, loss
 from benchmarks.lib.forwards import batch_of, median_seconds
 from benchmarks.lib.report import Check, Options, Result
 from benchmarks.lib.timing import alternate, medians, spread
-from benchmarks.lib.workload import DTYPE, demo_engine, prompts
+from benchmarks.lib.workload import DTYPE, demo_engine, held_out_prompts, prompts
 from benchmarks.peers.engine_process import EngineProcess
 from benchmarks.peers.engines import SPECSERVE, Settings, exported, program, specserve_environment
 from benchmarks.peers.exports import clean_environment, openvino_export
@@ -75,7 +77,7 @@ def run(options: Options) -> Result:
         "--llama-server", type=Path, help="else that of `python -m benchmarks.peers.make_peers llamacpp`"
     )
     parser.add_argument("--sources", nargs="+", default=[], help="for OpenVINO: the model of each file, in that order")
-    parser.add_argument("--cells", nargs="+", type=int, default=range(len(CELLS)), help="by number; all of them")
+    parser.add_argument("--cells", nargs="*", type=int, default=range(len(CELLS)), help="by number; all of them")
     parser.add_argument("--rounds", type=int)
     chosen = parser.parse_args(options.rest)
     rounds = chosen.rounds or options.rounds(3, 1)
@@ -98,6 +100,9 @@ def run(options: Options) -> Result:
         rows.append((f"{file.stem}, step of one: share of a plain read's speed", f"{share:.2f}x", *"-----"))
         checks.append(Check(f"{file.stem}, a step that verifies {VERIFIED} rows", verify, VERIFY_TARGET, True, "x"))
         checks.append(Check(f"{file.stem}, a step of one row, of a plain read's speed", share, READ_TARGET, False, "x"))
+        ratio = loss_ratio(file, options)
+        rows.append((f"{file.stem}, loss with inputs of 8 bits / of float32", f"{ratio:.4f}x", *"-----"))
+        checks.append(Check(f"{file.stem}, loss with inputs of 8 bits", ratio, LOSS_TARGET, True, "x"))
     return Result(
         title=f"GGUF files, {options.threads} threads; tokens/s, of prompts those read",
         columns=("file, work, requests", SPECSERVE, "min..max", LLAMACPP, OPENVINO, f"/ {LLAMACPP}", f"/ {OPENVINO}"),
@@ -163,3 +168,14 @@ def step_seconds(file: Path, options: Options, rounds: int) -> dict[str, float]:
         for name, rows in (("one", 1), ("verify", VERIFIED))
     }
     return medians(alternate({**steps, "read": plain_read(file.stat().st_size, options)}, 3 * rounds))
+
+
+def loss_ratio(file: Path, options: Options) -> float:
+    """The loss on held-out text with inputs rounded to 8 bits, by that with inputs as they are, both in float32. Of
+    random weights it says little."""
+    losses = []
+    for activations in ("auto", "float"):
+        table = {"cpu": {"activations": activations}}
+        engine = demo_engine(options, model=str(file), kv_memory="256M", dtype="float32", plugin_options=table)
+        losses.append(loss(engine, held_out_prompts(engine.tokenizer, options.rounds(6, 2), WINDOW)))
+    return losses[0] / losses[1]
