@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -45,12 +46,17 @@ def unpacked(form: Form, raw: RawRows, block: int) -> QuantisedWeight:
             if place is not None and part is not None:
                 place[places] = part.reshape(len(part), *place.shape[1:])
 
-    with ThreadPoolExecutor(min(os.cpu_count() or 1, MAX_THREADS)) as pool:  # numpy's loops run without the GIL
-        list(pool.map(unpack, range(0, rows, at_once)))
+    list(workers().map(unpack, range(0, rows, at_once)))  # numpy's loops run without the GIL
     offsets = None if whole.offset_units is None else joined(whole.offset_units, whole.offset_steps, rows)
     scales = joined(whole.units, whole.steps, rows)
     integers = torch.from_numpy(whole.integers.reshape(rows, -1))
     return QuantisedWeight(integers, scales, form.group_size, torch.float32, "int8", offsets, form.levels)
+
+
+@cache
+def workers() -> ThreadPoolExecutor:
+    """The same threads for all tensors: what a thread frees is used again by itself alone."""
+    return ThreadPoolExecutor(min(os.cpu_count() or 1, MAX_THREADS), "gguf")
 
 
 def empty(first: Parts, num_blocks: int) -> Parts:
