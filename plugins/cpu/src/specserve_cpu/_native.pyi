@@ -101,7 +101,7 @@ class DtypeModule:
             """x: [T, in] -> out: [T, out]."""
 
         def rows(self, outputs: Tensor, out: Tensor) -> None:
-            """outputs: [T] int64 -> out: [T, in], the weights of these outputs. Not of a weight in the model's dtype."""
+            """outputs: [T] int64 -> out: [T, in], the weights of these outputs. Of integers alone."""
 
     @staticmethod
     def quantize(machine: Machine, weight: Tensor, group_size: int, integers: Tensor, scales: Tensor) -> None:
