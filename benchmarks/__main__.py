@@ -29,7 +29,7 @@ CASES = {
     "bitrule": "prefill with and without batch invariance",
     "kernels": "a forward pass against memory bandwidth, attention and prefill against plain torch",
     "weights": "weights, keys and values of 8 bits against bfloat16: loss on held-out text, decoding speed",
-    "weights4": "GGUF files against llama.cpp (`make_peers llamacpp` installs it); the cost of verifying drafts; the loss",
+    "weights4": "GGUF files against llama.cpp (`make_peers llamacpp` installs it); the cost of verifying drafts; loss",
     "growth": "cost of a decode step over context length and concurrent requests",
     "hybrid": "one attention backend alone, and as both halves of a hybrid",
     "lora": "throughput on the base model, under one adapter and under eight",

@@ -88,7 +88,7 @@ def test_pieces_together_are_the_part_that_is_taken(
     told: list[tuple[int, int]] = []
     checkpoint = Checkpoint(METHOD.open(open_weights(coded_model, None), {}, ""), lambda *counts: told.append(counts))
     embedding, part = "model.embed_tokens.weight", PARTS[name]
-    pieces = list(checkpoint.pieces(embedding, part))
+    pieces = list(checkpoint.pieces({embedding: part}))
     assert len(pieces) > 1
     assert [done for done, _ in told] == [checkpoint.find(embedding).num_bytes]
     assert all(len(piece.integers) == 64 for piece in pieces[:-1] if isinstance(piece, QuantisedWeight))

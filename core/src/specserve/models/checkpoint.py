@@ -100,9 +100,14 @@ class Checkpoint:
         self._count(name)
         return tensor
 
-    def pieces(self, name: str, part: TensorPart = WHOLE) -> Iterator[Tensor | QuantisedWeight]:
-        """As `take`: the rows in their order, so many at a time as have some million numbers. A matrix of a stack comes
-        whole, as formats read it."""
+    def pieces(self, parts: Mapping[str, TensorPart]) -> Iterator[Tensor | QuantisedWeight]:
+        """What `take` gives of these tensors, one after the other: so many rows at a time as have some million numbers.
+        A matrix of a stack comes whole, as formats read it."""
+        for name, part in parts.items():
+            yield from self._pieces(name, part)
+            self._count(name)
+
+    def _pieces(self, name: str, part: TensorPart) -> Iterator[Tensor | QuantisedWeight]:
         all_rows, *others = self.find(name).shape
         rows = range(*part.rows.indices(all_rows))
         at_once = max(NUMBERS_AT_ONCE // max(math.prod(others), 1) // ROWS_MULTIPLE, 1) * ROWS_MULTIPLE
@@ -110,7 +115,6 @@ class Checkpoint:
             at_once = max(len(rows), 1)
         for some in (rows[begin : begin + at_once] for begin in range(0, len(rows), at_once)):
             yield self._part(name, part._replace(rows=slice(some.start, some.stop, some.step)))
-        self._count(name)
 
     def _part(self, name: str, part: TensorPart) -> Tensor | QuantisedWeight:
         try:

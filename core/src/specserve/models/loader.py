@@ -25,7 +25,7 @@ from specserve.models.open_weights import BUILT_IN as FORMATS
 from specserve.models.open_weights import open_weights
 from specserve.models.part import WHOLE_MODEL, ModelPart
 from specserve.models.projection import Projection, Router
-from specserve.models.quantised import DeferredWeight, dense, stacked
+from specserve.models.quantised import DeferredWeight, dense, placed, stacked
 from specserve.models.read_config import read_config
 from specserve.models.rope import rotary_table
 from specserve.models.served_length import resolve_length, without_idle_scale
@@ -34,7 +34,6 @@ from specserve.models.text_part import keep_text
 from specserve.models.tied_head import tied_as_stored
 from specserve.models.unused_tensors import report_unused
 from specserve.protocols.part import WholeMap
-from specserve.protocols.quantised import QuantisedWeight
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -50,9 +49,9 @@ if TYPE_CHECKING:
     from specserve.models.weight_format import WeightFormat
     from specserve.protocols import KernelSet
     from specserve.protocols.part import StoredAs
+    from specserve.protocols.quantised import QuantisedWeight
 
 log = logging.getLogger(__name__)
-
 
 Progress = Callable[[int, int], None]
 
@@ -278,22 +277,19 @@ class _WeightReader:
         if not any(self.checkpoint.find(name).quantised for name in names):
             return self.joined(names)
         shape = sum(self.shapes[name][0] for name in names), self.shapes[names[0]][1]
+        parts = {name: self.parts[name] for name in names}
         return DeferredWeight(
             shape,
             self.dtype,
             lambda: stacked([self.weight(name) for name in names]),
-            lambda: (self.own(piece) for name in names for piece in self.checkpoint.pieces(name, self.parts[name])),
+            lambda: (placed(piece, self.device, self.dtype) for piece in self.checkpoint.pieces(parts)),
         )
 
     def weight(self, name: str) -> Tensor | QuantisedWeight:
         """One tensor in the model's dtype, on its device."""
         if not self.checkpoint.find(name).quantised:
             return self.joined((name,))
-        return self.own(self.checkpoint.take(name, self.parts[name]))
-
-    def own(self, read: Tensor | QuantisedWeight) -> Tensor | QuantisedWeight:
-        """A quantised weight for the model's dtype, on its device."""
-        return read._replace(dtype=self.dtype).on(self.device) if isinstance(read, QuantisedWeight) else read
+        return placed(self.checkpoint.take(name, self.parts[name]), self.device, self.dtype)
 
     def joined(self, names: tuple[str, ...]) -> Tensor:
         """The named tensors stacked along their first dimension, in the model's dtype, on its device."""

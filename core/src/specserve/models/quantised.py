@@ -34,6 +34,11 @@ def dense(weight: Weight) -> Tensor:
     return weight.dense() if isinstance(weight, QuantisedWeight) else weight
 
 
+def placed(weight: Tensor | QuantisedWeight, device: torch.device, dtype: torch.dtype) -> Tensor | QuantisedWeight:
+    """A quantised weight on the device, for a model of that dtype; a tensor as it is."""
+    return weight._replace(dtype=dtype).on(device) if isinstance(weight, QuantisedWeight) else weight
+
+
 def is_plain(weight: QuantisedWeight) -> bool:
     """Whether it is integers times scales and nothing else."""
     return weight.offsets is None and not isinstance(weight.scales, Factors)
