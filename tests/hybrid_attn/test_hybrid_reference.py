@@ -6,6 +6,7 @@ import pytest
 import torch
 from hybrids import hybrid_engine
 
+from one_pass import next_logits_along
 from specserve.types import SamplingParams
 from specserve_workbench.testing.engines import run_requests
 from specserve_workbench.testing.reference import reference_generate
@@ -28,11 +29,7 @@ def test_greedy_tokens_are_those_of_transformers(tmp_path, settings, architectur
     engine = hybrid_engine(path, settings=settings, max_num_batched_tokens=50).engine
     got = run_requests(engine, requests).tokens()
     model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager").eval()
-
-    @torch.inference_mode()
-    def next_logits(tokens):
-        return model(torch.tensor([tokens])).logits[0, -1].tolist()
-
+    next_logits = next_logits_along(model, *([*prompt, *got[str(i)]] for i, prompt in enumerate(prompts)))
     greedy = SamplingParams(temperature=0.0, max_tokens=48, ignore_eos=True)
     for i, prompt in enumerate(prompts):
         assert got[str(i)] == reference_generate(next_logits, prompt, greedy, ())
