@@ -61,10 +61,14 @@ $(UNPACKED): | $(SMOLLM2) $(VENV)/.dev
 
 # A process per core, each with whole files, in the files' order.
 PYTEST := $(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder --durations=10
+# The tests start hundreds of processes: what these import is compiled once, also where PYTHONDONTWRITEBYTECODE is set.
+COMPILE := $(BIN)/python -m compileall -q $(wildcard */src plugins/*/src deploy/*/src)
 test: $(VENV)/.dev $(UNPACKED)
+	@$(COMPILE)
 	$(PYTEST)
 
 test-all: $(VENV)/.dev $(UNPACKED)
+	@$(COMPILE)
 	$(PYTEST) -m "not gpu"
 
 # FORM says where a server's engine runs: engine-process or no-engine-process.
