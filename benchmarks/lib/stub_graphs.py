@@ -79,8 +79,9 @@ def stub_runner(max_rows: int, vocab_size: int, mode: str) -> Runner:
     """`mode`: none, piecewise or full."""
     table = torch.randn(max_rows, vocab_size, generator=torch.Generator().manual_seed(0))
     model = object.__new__(DecoderModel)  # kernel sets fuse the layers of this class alone
-    vars(model).update(num_layers=1, hidden_size=HIDDEN, projections={}, max_model_len=2**20)
-    kernels = SimpleNamespace(name="none", row_tile=None, fuse=lambda *_: NoPass(table))
+    config = SimpleNamespace(beyond_llama=frozenset())
+    vars(model).update(num_layers=1, hidden_size=HIDDEN, projections={}, max_model_len=2**20, config=config)
+    kernels = SimpleNamespace(name="none", row_tile=None, fuses=frozenset(), fuse=lambda *_: NoPass(table))
     parts = StepParts(model, cast("KernelSet", kernels), NoAttention())
     if mode == "none":
         return Runner(parts)
