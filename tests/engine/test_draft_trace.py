@@ -70,17 +70,17 @@ def test_it_says_why_fewer_were_verified(toy_model):
     request = toy_request("a", (1, 2, 3), max_tokens=12, ignore_eos=True)
     outputs = run(toy_model, [request]).tokens()
     _, plain = traced(toy_model, [request])
-    assert [step.why for step in plain] == ["prompt", *["no drafter"] * 11]
+    assert [step.why for step in plain] == ["the step computed the prompt", *["no drafter is enabled"] * 11]
     _, kept = traced(toy_model, [request], OracleDrafter(outputs, 4), planner=OnlyTwo(8))
     assert [(step.context, step.proposed, step.verified, step.tokens, step.why) for step in kept] == [
-        (0, 0, 0, 1, "prompt"),
-        (3, 4, 2, 3, "the planner kept fewer"),
-        (6, 4, 2, 3, "the planner kept fewer"),
-        (9, 0, 0, 1, "the planner wanted none"),
-        *[(context, 0, 0, 1, "the planner wanted none") for context in range(10, 14)],
+        (0, 0, 0, 1, "the step computed the prompt"),
+        (3, 4, 2, 3, "2 of 4 proposed draft tokens were verified"),
+        (6, 4, 2, 3, "2 of 4 proposed draft tokens were verified"),
+        *[(context, 0, 0, 1, "the planner wanted no draft") for context in range(9, 13)],
+        (13, 0, 0, 1, "the request needs one token more at most"),
     ]
     _, silent = traced(toy_model, [request], OracleDrafter({"a": ()}, 4))
-    assert [step.why for step in silent][1:-2] == ["no proposal"] * 9
+    assert [step.why for step in silent][1:-1] == ["no draft came from oracle"] * 10
 
 
 def test_events_are_lines_of_text_or_json(toy_model, traces):
@@ -95,7 +95,9 @@ def test_events_are_lines_of_text_or_json(toy_model, traces):
     tracing.DRAFTS.form = "json"
     run_as_asked(toy_model, [request])
     last = json.loads(traces()[-1])
-    assert (last["trace"], last["request"], last["step"], last["why"]) == ("drafts", "a b", 1, "no drafter")
+    assert (last["trace"], last["request"], last["step"], last["why"]) == (
+        *("drafts", "a b", 1, "no drafter is enabled"),
+    )
 
 
 def test_nobody_listens_unless_asked(toy_model, traces):
@@ -120,12 +122,12 @@ def test_generate_explains_its_steps(toy_model, monkeypatch, traces):
     said = traces()
     assert sum(line.startswith("drafts: step=") for line in said) == 5
     table = said[next(i for i, line in enumerate(said) if line.startswith("step  context")) :]
-    assert table[1].split() == ["0", "0", "13", "0", "0", "0", "1", "prompt"]
+    assert table[1].split() == ["0", "0", "13", "0", "0", "0", "1", "the", "step", "computed", "the", "prompt"]
     assert table[6] == "5 steps; 0 draft tokens verified, 0 accepted."
 
 
 def test_a_long_table_shows_its_ends():
-    steps = [DraftStep(i, "a", i, 1, 0, "", 0, 0, 1, "no proposal") for i in range(MOST + 50)]
+    steps = [DraftStep(i, "a", i, 1, 0, "", 0, 0, 1, "no draft came from ngram") for i in range(MOST + 50)]
     lines = drafts_table(steps).splitlines()
     assert len(lines) == 1 + MOST + 1 + 1
     assert "50 steps left out" in lines[1 + MOST // 2]

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from specserve.faults import RequestFault
 
 FinishReason = Literal["stop", "length", "abort", "error"]
+DraftStop = Literal["rejected", "draft_ended", "no_draft", "finished"]
+"""Why no more of a draft was accepted: the target chose a token that none of the next nodes has; there were no next
+nodes; nothing was verified; or the request ended with an accepted token."""
 
 
 class SpeculationParams(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +29,8 @@ class SpeculationParams(msgspec.Struct, frozen=True, kw_only=True):
     enabled: bool = True
     max_draft_tokens: int | None = None
     """At most this many draft tokens per verify step; None leaves it to the planner."""
+    return_steps: bool = False
+    """Whether outputs have `steps`."""
 
 
 class Reasoning(msgspec.Struct, frozen=True):
@@ -199,6 +204,22 @@ class SpeculationStats(msgspec.Struct, frozen=True):
     """By name. A draft token of several drafters counts for the one that was surest of it."""
 
 
+class SpeculationStep(msgspec.Struct, frozen=True):
+    """What was drafted for a request in one step that gave it tokens, and what became of it."""
+
+    num_tokens: int
+    """New tokens: the accepted ones, then one of the target alone, unless a stop cut it."""
+    draft: Draft | None
+    """What was verified; None: nothing."""
+    path: tuple[int, ...]
+    """Accepted draft nodes from the root on."""
+    stopped: DraftStop
+    reason: str | None
+    """Why fewer draft tokens were verified than could have been; None: all that were proposed were."""
+    seconds: float
+    """What the engine's step took, with all its requests and the drafts for the next step."""
+
+
 class RequestOutput(msgspec.Struct, frozen=True):
     """What one step gave one request. The last one of a request has a finish_reason and the stats.
 
@@ -220,6 +241,8 @@ class RequestOutput(msgspec.Struct, frozen=True):
     """Prompt tokens that the prefix cache served."""
     stats: SpeculationStats | None = None
     error: str | None = None
+    steps: tuple[SpeculationStep, ...] = ()
+    """The steps that gave `tokens`, with `SpeculationParams.return_steps`."""
 
     def merge(self, later: RequestOutput) -> RequestOutput:
         """This output followed by `later`, as one."""
@@ -237,4 +260,5 @@ class RequestOutput(msgspec.Struct, frozen=True):
             max(self.cached_tokens, later.cached_tokens),
             later.stats,
             later.error,
+            self.steps + later.steps,
         )

@@ -6,12 +6,13 @@ Guards keep faults of drafters and planners away from the requests.
 from __future__ import annotations
 
 import time
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from specserve.batch.admitted import assign
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from specserve.batch.batch import ScheduledBatch
     from specserve.batch.request import Request
@@ -26,9 +27,13 @@ class NoDraft:
     """No drafter is enabled: plain decoding."""
 
     guards: Sequence[GuardedDrafter] = ()
+    wanted: Mapping[str, int] = MappingProxyType({})
+
+    def __init__(self) -> None:
+        self.num_followers = 0
 
     def start(self, request: Request) -> None:
-        pass
+        self.num_followers += request.speculation.return_steps
 
     def draft(self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict, seconds: float) -> None:
         pass
@@ -37,7 +42,7 @@ class NoDraft:
         pass
 
     def stop(self, request: Request) -> None:
-        pass
+        self.num_followers -= request.speculation.return_steps
 
 
 class IdleSteps:
@@ -78,16 +83,23 @@ class Drafting:
         self.drafters, self.planner, self.metrics = drafters, planner, metrics
         self.observing = [guard for guard in drafters.guards if guard.observes_every_step]
         self.idle = IdleSteps()
+        self.num_followers = 0
+        """Requests, and traces, that are told why fewer draft tokens were verified than could have been."""
+        self.wanted: dict[str, int] = {}
+        """Draft tokens that the planner wanted at most for each request in the step that comes, for followers."""
 
     @property
     def guards(self) -> Sequence[GuardedDrafter]:
         return self.drafters.guards
 
     def start(self, request: Request) -> None:
+        self.num_followers += request.speculation.return_steps
         for guard in self.guards:
             guard.start(request)
 
     def stop(self, request: Request) -> None:
+        self.num_followers -= request.speculation.return_steps
+        self.wanted.pop(request.id, None)
         self.idle.left = 0
         self.drafters.stop(request)
 
@@ -102,6 +114,8 @@ class Drafting:
         running = running_spans(batch, verdict)
         requests = [batch.spans[i].request for i in running]
         planned = self.planner.limits(requests)
+        if self.num_followers:
+            self.wanted |= {request.id: limit for request, limit in zip(requests, planned, strict=True)}
         if not any(planned):
             self.observe(self.guards, batch, output, verdict)
             if batch.num_rows == len(batch.spans):

@@ -16,6 +16,7 @@ from specserve.engine.cache_journal import NO_JOURNAL
 from specserve.engine.commit import Committer
 from specserve.engine.isolation import Computed, StepIsolation
 from specserve.engine.queue_wait import QueueWait
+from specserve.engine.step_reports import reports_of
 from specserve.faults import FAULTS, BadAnswerError, RequestFault
 from specserve.plugins.blame import Blame
 from specserve.sampling.seeds import random_seed
@@ -195,6 +196,7 @@ class Engine:
         ended. The planner learns what the step took up to there, with `scheduling`: what a draft's width can change."""
         began = time.perf_counter()
         batch, output, verdict, seconds = computed
+        reports = reports_of(batch, verdict, self.drafting, self.planner)
         outputs = self.committer.commit(batch, verdict)
         seconds += scheduling + time.perf_counter() - began
         for observer in self.parts.guarded_observers:  # before drafters, whose passes may overwrite the logits
@@ -203,8 +205,9 @@ class Engine:
         self.metrics.num_steps += 1
         self.metrics.graph_steps[output.graph] += 1
         self.update_gauges()
+        reports.note_words()
         self.drafting.learn(batch, verdict, seconds)
-        return outputs
+        return reports.add_to(outputs, computed.seconds + scheduling + time.perf_counter() - began)
 
     def fail(self, fault: RequestFault) -> RequestOutput:
         """End the request that raised; the others go on."""

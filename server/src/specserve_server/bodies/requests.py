@@ -83,6 +83,7 @@ class SamplingBody(msgspec.Struct, frozen=True, kw_only=True):
     truncate_prompt_tokens: Annotated[int, Meta(ge=-1, le=MAX_INT32)] | None = None
     prompt_logprobs: Logprobs | None = None
     return_token_ids: bool | None = None
+    return_speculation: bool | None = None
     add_special_tokens: bool | None = None
     priority: Annotated[int, Meta(ge=-MAX_INT32, le=MAX_INT32)] | None = None
     cache_salt: Annotated[str, Meta(min_length=1, max_length=MAX_CACHE_SALT_LENGTH)] | None = None
@@ -98,6 +99,11 @@ class SamplingBody(msgspec.Struct, frozen=True, kw_only=True):
     def num_choices(self) -> int:
         """Of each prompt."""
         return self.n or 1
+
+    @property
+    def returns_every_token(self) -> bool:
+        """Whether a step is told of whose text has to wait."""
+        return bool(self.return_token_ids or self.return_speculation)
 
 
 class CompletionBody(SamplingBody, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ from specserve.types import FinishReason
 from specserve_server.generation.answer_fields import AnswerFields
 from specserve_server.generation.logprobs import ChatLogprobs, PromptLogprobs
 from specserve_server.generation.speculation_metrics import Metrics
+from specserve_server.generation.speculation_steps import SpeculationSteps
 from specserve_server.generation.usage import Usage
 
 ChatFinishReason: TypeAlias = FinishReason | Literal["tool_calls"]
@@ -77,16 +78,17 @@ class ChatChoiceFields(msgspec.Struct):
     accepted: Sequence[bool] | UnsetType = UNSET
     drafted_by: Sequence[str | None] | UnsetType = UNSET
     text_offset: list[int] | UnsetType = UNSET
+    speculation: SpeculationSteps | UnsetType = UNSET
 
 
 class ChatChoice(ChatChoiceFields, rename={"content": "message"}):
-    """The four lists: with return_token_ids."""
+    """The four lists: with return_token_ids. `speculation`: with return_speculation."""
 
     content: AnswerMessage
 
 
 class ChatChunkChoice(ChatChoiceFields, rename={"content": "delta"}):
-    """The four lists: with return_token_ids."""
+    """The four lists: with return_token_ids. `speculation`: with return_speculation."""
 
     content: Delta
 

@@ -21,6 +21,7 @@ from specserve_server.chat.answer import (
 )
 from specserve_server.generation.logprobs import chat_logprobs, prompt_logprobs
 from specserve_server.generation.speculation_metrics import speculation_metrics
+from specserve_server.generation.speculation_steps import speculation_steps
 from specserve_server.generation.usage import usage
 
 if TYPE_CHECKING:
@@ -87,6 +88,8 @@ class ChatFormatter:
             shown.accepted = output.accepted
             shown.drafted_by = output.drafted_by
             shown.text_offset = output.text_offsets
+        if self.body.return_speculation:
+            shown.speculation = speculation_steps(self.tokenizer, output)
         return shown
 
     def logprobs(self, choice: Choice, output: CompletionOutput) -> ChatLogprobs:

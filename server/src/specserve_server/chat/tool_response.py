@@ -56,7 +56,7 @@ class ToolFormatter(ChatFormatter):
             stream = self.streams[choice.index] = self.reading.stream()
         parsed = stream.push(output.text, final=output.finish_reason is not None)
         is_shown = parsed.text or parsed.calls or output.reasoning or output.finish_reason or output.logprobs
-        if not is_shown and not self.body.return_token_ids:
+        if not is_shown and not self.body.returns_every_token:
             return None
         delta = Delta(role="assistant" if first else UNSET, tool_calls=call_deltas(parsed) or UNSET)
         if parsed.text or (output.finish_reason and not stream.has_calls):

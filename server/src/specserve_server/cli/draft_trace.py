@@ -1,6 +1,6 @@
 """Follows the drafts of every request: what was proposed and by whom, what was verified and accepted, and why not.
 
-An observer, and a planner around the engine's own that keeps what this one wanted. Changes nothing.
+An observer. The reasons are those of `specserve.engine.step_reports`. Changes nothing.
 """
 
 from __future__ import annotations
@@ -8,19 +8,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from specserve import tracing
-from specserve.engine.drafting import Drafting
+from specserve.engine.step_reports import why_not_more
 from specserve.guards.observer import GuardedObserver
-from specserve.protocols import DraftPlanner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from specserve.batch.batch import ScheduledBatch
-    from specserve.batch.request import Request
     from specserve.batch.span import ScheduledSpan
+    from specserve.engine.drafting import Drafting, NoDraft
     from specserve.engine.engine import Engine
     from specserve.protocols import Metric
-    from specserve.types import Draft, SpanVerdict, Verdict
+    from specserve.types import SpanVerdict, Verdict
 
 
 class DraftStep(NamedTuple):
@@ -39,40 +38,11 @@ class DraftStep(NamedTuple):
     """Why fewer were verified than could be; empty where none were left out."""
 
 
-class LimitsKeeper(DraftPlanner):
-    """A planner, as drafting uses it, and what it last wanted for each request."""
-
-    def __init__(self, planner: DraftPlanner) -> None:
-        self.planner = planner
-        self.wanted: dict[str, int] = {}
-        """For the step that comes: drafters propose after a step is observed."""
-
-    def limits(self, requests: Sequence[Request]) -> list[int]:
-        limits = self.planner.limits(requests)
-        self.wanted = {request.id: limit for request, limit in zip(requests, limits, strict=True)}
-        return limits
-
-    def choose(self, requests: Sequence[Request], budget: int, base_rows: int) -> Sequence[Draft | int | None]:
-        return self.planner.choose(requests, budget, base_rows)
-
-    def learn(self, batch: ScheduledBatch, verdict: Verdict, seconds: float) -> None:
-        self.planner.learn(batch, verdict, seconds)
-
-    def observe_drafting(self, seconds: float, num_requests: int, pass_seconds: float) -> None:
-        self.planner.observe_drafting(seconds, num_requests, pass_seconds)
-
-    def idle_steps(self) -> int:
-        return self.planner.idle_steps()
-
-    def observe_idle(self, batch: ScheduledBatch, seconds: Sequence[float]) -> None:
-        self.planner.observe_idle(batch, seconds)
-
-
 class DraftTrace:
     """`show` gets every DraftStep, in the thread that steps the engine."""
 
-    def __init__(self, show: Callable[[DraftStep], object], keeper: LimitsKeeper | None) -> None:
-        self.show, self.keeper = show, keeper
+    def __init__(self, show: Callable[[DraftStep], object], drafting: Drafting | NoDraft) -> None:
+        self.show, self.drafting = show, drafting
         self.step = 0
 
     def observe(self, batch: ScheduledBatch, verdict: Verdict) -> None:
@@ -81,34 +51,19 @@ class DraftTrace:
         self.step += 1
 
     def draft_step(self, span: ScheduledSpan, decided: SpanVerdict) -> DraftStep:
-        proposed = 0 if span.proposed is None else len(span.proposed.tokens)
+        why = why_not_more(span, self.drafting)
         return DraftStep(
             self.step,
             span.request.id,
             span.start,
             span.length,
-            proposed,
+            0 if span.proposed is None else len(span.proposed.tokens),
             names_of(span),
             span.drafted,
             len(decided.path),
             len(decided.tokens),
-            self.why(span, proposed),
+            "" if why is None else why.text,
         )
-
-    def why(self, span: ScheduledSpan, proposed: int) -> str:
-        if not span.scored or span.known > 1:
-            return "prompt"
-        if proposed:
-            return (
-                ""
-                if span.drafted == proposed
-                else "the planner kept fewer"
-                if span.drafted
-                else "the planner kept none"
-            )
-        if self.keeper is None:
-            return "no drafter"
-        return "no proposal" if self.keeper.wanted.get(span.request.id, 0) else "the planner wanted none"
 
     def metrics(self) -> list[Metric]:
         return []
@@ -123,14 +78,9 @@ def names_of(span: ScheduledSpan) -> str:
 
 def trace_drafts(engine: Engine, show: Callable[[DraftStep], object]) -> None:
     """Show every step of this engine from now on."""
-    keeper = None
-    if isinstance(engine.drafting, Drafting):
-        keeper = LimitsKeeper(engine.drafting.planner)
-        engine.drafting.planner = keeper
-    observers = [
-        *engine.parts.guarded_observers,
-        GuardedObserver("core", DraftTrace(show, keeper), engine.metrics.faults),
-    ]
+    engine.drafting.num_followers += 1
+    trace = DraftTrace(show, engine.drafting)
+    observers = [*engine.parts.guarded_observers, GuardedObserver("core", trace, engine.metrics.faults)]
     engine.parts = engine.parts._replace(guarded_observers=observers)
 
 

@@ -14,11 +14,13 @@ from specserve_server.completions.logprobs import CompletionLogprobs
 from specserve_server.generation.answer_fields import AnswerFields
 from specserve_server.generation.logprobs import PromptLogprobs
 from specserve_server.generation.speculation_metrics import Metrics
+from specserve_server.generation.speculation_steps import SpeculationSteps
 from specserve_server.generation.usage import Usage
 
 
 class CompletionChoice(msgspec.Struct, kw_only=True):
-    """The four lists from `token_ids` on, and `prompt_token_ids`: with return_token_ids."""
+    """The four lists from `token_ids` on, and `prompt_token_ids`: with return_token_ids. `speculation`: with
+    return_speculation."""
 
     index: int
     text: str
@@ -31,6 +33,7 @@ class CompletionChoice(msgspec.Struct, kw_only=True):
     drafted_by: Sequence[str | None] | UnsetType = UNSET
     text_offset: list[int] | UnsetType = UNSET
     prompt_token_ids: Sequence[int] | UnsetType = UNSET
+    speculation: SpeculationSteps | UnsetType = UNSET
     prompt_logprobs: PromptLogprobs | UnsetType = UNSET
 
 

@@ -10,6 +10,7 @@ from specserve_server.completions.logprobs import completion_logprobs, concat_lo
 from specserve_server.generation.echo import echoed_tokens
 from specserve_server.generation.logprobs import prompt_logprobs
 from specserve_server.generation.speculation_metrics import speculation_metrics
+from specserve_server.generation.speculation_steps import speculation_steps
 from specserve_server.generation.usage import usage
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ class CompletionFormatter:
             shown.text_offset = text_offsets(choice, output)
             if first:
                 shown.prompt_token_ids = prompt_ids
+        if self.body.return_speculation:
+            shown.speculation = speculation_steps(self.tokenizer, output)
         if first and self.body.prompt_logprobs is not None:
             entries, num_logprobs = choice.prompt_logprobs, self.body.prompt_logprobs
             skip = choice.request.params.skip_special_tokens

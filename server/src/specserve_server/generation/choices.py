@@ -21,7 +21,15 @@ if TYPE_CHECKING:
     from msgspec import UnsetType
 
     from specserve.protocols import AnswerCheck
-    from specserve.types import FinishReason, GenerateRequest, Reasoning, RequestOutput, SpeculationStats, TokenLogprobs
+    from specserve.types import (
+        FinishReason,
+        GenerateRequest,
+        Reasoning,
+        RequestOutput,
+        SpeculationStats,
+        SpeculationStep,
+        TokenLogprobs,
+    )
     from specserve_server.engine_client import ServerTokenizer
     from specserve_server.generation.thought_stream import ThoughtStream
 
@@ -43,6 +51,8 @@ class CompletionOutput(NamedTuple):
     """Text that precedes the answer, of a model that reasons; not in `text`."""
     num_first: int = 0
     """How many of these tokens come before the second one that a text shows, of a prompt that shows none."""
+    steps: tuple[SpeculationStep, ...] = ()
+    """Those that gave the tokens, with return_speculation."""
 
 
 @dataclass(slots=True)
@@ -109,6 +119,7 @@ class Choice:
             self.stop_reason,
             reasoning,
             num_first,
+            output.steps,
         )
 
     def reason_of(self, output: RequestOutput) -> str | int | None:
@@ -130,6 +141,7 @@ class Choice:
             self.stop_reason,
             "".join(output.reasoning for output in self.outputs),
             sum(output.num_first for output in self.outputs),
+            tuple(step for output in self.outputs for step in output.steps),
         )
 
 

@@ -9,6 +9,7 @@ import msgspec
 from specserve.errors import RequestError
 from specserve.sampling.seeds import choice_seed
 from specserve.types import GenerateRequest, SpeculationParams
+from specserve_server.bodies.requests import Speculation
 from specserve_server.limits import MAX_SEQUENCES
 
 if TYPE_CHECKING:
@@ -57,10 +58,12 @@ def make_requests(
 
 
 def speculation_params(body: SamplingBody) -> SpeculationParams:
-    speculation = body.speculation
-    if speculation is None:
-        return SpeculationParams()
-    return SpeculationParams(enabled=speculation.enabled is not False, max_draft_tokens=speculation.max_draft_tokens)
+    speculation = body.speculation or Speculation()
+    return SpeculationParams(
+        enabled=speculation.enabled is not False,
+        max_draft_tokens=speculation.max_draft_tokens,
+        return_steps=bool(body.return_speculation),
+    )
 
 
 def check_requests(engine: EngineClient, requests: Sequence[GenerateRequest], body: SamplingBody) -> None:

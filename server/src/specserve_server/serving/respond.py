@@ -144,6 +144,6 @@ def is_visible(prepared: PreparedRequest, choice: Choice, output: CompletionOutp
         or output.reasoning
         or output.finish_reason
         or output.logprobs
-        or (output.token_ids and prepared.body.return_token_ids)
+        or (output.token_ids and prepared.body.returns_every_token)
         or (first and choice.echo_text)
     )
