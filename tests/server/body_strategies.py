@@ -90,6 +90,7 @@ SAMPLING_FIELDS: dict[str, SearchStrategy[str]] = {
     "truncate_prompt_tokens": one_of_values(-1, 1, 5, INT32),
     "prompt_logprobs": top,
     "return_token_ids": flag,
+    "return_speculation": flag,
     "add_special_tokens": flag,
     "priority": one_of_values(0, -INT32, INT32),
     "cache_salt": jsons(text),

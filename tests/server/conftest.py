@@ -33,6 +33,7 @@ OVER_BOTH = {
     *("test_completions", "test_chat_completions", "test_streaming", "test_messages", "test_responses"),
     *("test_info", "test_operations", "test_metrics", "test_time_limit", "test_error_codes", "test_proxy_and_cors"),
     *("test_request_log", "test_response_counts", "test_rate_limits", "test_reasoning", "test_common_fields"),
+    "test_return_speculation",
 }
 """Modules whose tests see what is sent over a socket, and what comes back."""
 sys.path += [str(ROOT / "tests" / "text"), str(ROOT / "tests" / "lora"), str(ROOT / "demo"), str(ROOT / "tools")]

@@ -12,10 +12,10 @@ from specserve.errors import RequestError
 from specserve.metrics import AdapterUse, CacheInfo, EngineMetrics
 from specserve.plugins.host import HookResults
 from specserve.text.stop_strings import StopStringMatcher
-from specserve.types import RequestOutput, SpeculationStats, TokenLogprobs
+from specserve.types import Draft, RequestOutput, SpeculationStats, SpeculationStep, TokenLogprobs
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterable
+    from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 
     from specserve.engine.mailbox import Mailbox
     from specserve.protocols import Metric
@@ -183,9 +183,17 @@ class FakeEngine:
                 stop_string=stop,
                 cached_tokens=1,
                 stats=SpeculationStats(i + 1, 3 * (i + 1), i + 1, (0, i + 1)) if ends else None,
+                steps=(told(step),) if request.speculation.return_steps else (),
             )
             if stop is not None:
                 return
+
+
+def told(tokens: Sequence[int]) -> SpeculationStep:
+    """Behind the accepted draft tokens, a chain, comes one that is rejected."""
+    count = len(tokens) - 1
+    draft = Draft(tokens=(*tokens[:-1], abs(tokens[-1] - 1)), survival=(0.123456,) * len(tokens), source="fake")
+    return SpeculationStep(len(tokens), draft, tuple(range(count)), "rejected", None, 0.0123456)
 
 
 def logprobs(tokens: Iterable[int], count: int = 1) -> tuple[TokenLogprobs, ...]:

@@ -88,7 +88,7 @@ def as_completion(choice: dict[str, Any]) -> dict[str, Any]:
 
 def without_speculation(choice: dict[str, Any]) -> dict[str, Any]:
     """A choice without what drafts may change."""
-    return {key: value for key, value in choice.items() if key not in ("accepted", "drafted_by")}
+    return {key: value for key, value in choice.items() if key not in ("accepted", "drafted_by", "speculation")}
 
 
 def join_chunks(chunks: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -121,7 +121,9 @@ def check_choices(path: str, sent: dict[str, Any], choices: list[dict[str, Any]]
     for choice in choices:
         assert choice["finish_reason"] in FINISH_REASONS
         assert isinstance(choice["text"], str)
+        assert ("speculation" in choice) == bool(sent.get("return_speculation"))
         if sent.get("return_token_ids"):
+            check_steps(choice)
             assert len(choice["token_ids"]) == len(choice["accepted"]) == len(choice["text_offset"])
             assert [name is not None for name in choice["drafted_by"]] == choice["accepted"]
             assert choice["text_offset"] == sorted(choice["text_offset"])
@@ -129,6 +131,30 @@ def check_choices(path: str, sent: dict[str, Any], choices: list[dict[str, Any]]
             check_completion_logprobs(sent, choice)
         elif choice["logprobs"] is not None:
             check_chat_logprobs(sent, choice)
+
+
+def check_steps(choice: dict[str, Any]) -> None:
+    """What return_speculation tells is what return_token_ids does, and each step's draft leads to its tokens."""
+    steps = choice.get("speculation", {}).get("steps")
+    if steps is None:
+        return
+    tokens = [token for step in steps for token in step["tokens"]]
+    assert [token["id"] for token in tokens] == choice["token_ids"]
+    assert [token["drafter"] for token in tokens] == choice["drafted_by"]
+    for step in steps:
+        draft, last, path = step["draft"], None, []
+        assert bool(draft) == (step["stopped"] != "no_draft")
+        for place, node in enumerate(draft):
+            assert node["parent"] is None or 0 <= node["parent"] < place
+            assert node["survival"] is None or 0 <= node["survival"] <= 1
+            if node["accepted"]:
+                assert node["parent"] == last
+                last = place
+                path.append((node["id"], node["text"], node["drafter"]))
+        added = [(token["id"], token["text"], token["drafter"]) for token in step["tokens"]]
+        assert added[: len(path)] == path
+        assert len(added) - len(path) == (step["stopped"] != "finished")
+        assert not any(name for _, _, name in added[len(path) :])
 
 
 def check_completion_logprobs(sent: dict[str, Any], choice: dict[str, Any]) -> None:

@@ -51,7 +51,7 @@ class Running(NamedTuple):
 
 
 def concurrent_request(path: str, body: dict[str, Any]) -> FuzzCase:
-    whole = {"max_tokens": 24, "return_token_ids": True, "ignore_eos": True, **body}
+    whole = {"max_tokens": 24, "return_token_ids": True, "return_speculation": True, "ignore_eos": True, **body}
     return FuzzCase(path, json.dumps(whole).encode(), {}, valid=True)
 
 

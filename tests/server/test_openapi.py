@@ -29,7 +29,7 @@ HELLO = [{"role": "user", "content": "hi"}]
 TOOLS = [{"type": "function", "function": {"name": "count", "parameters": {"type": "object"}}}]
 CLIENT_TOOLS = [{"name": "count", "input_schema": {"type": "object"}}]
 CALL = 'Wait. <tool_call>{"name": "count", "arguments": {"to": 3}}</tool_call>'
-EVERYTHING = {"return_token_ids": True, "prompt_logprobs": 1, "n": 2}
+EVERYTHING = {"return_token_ids": True, "return_speculation": True, "prompt_logprobs": 1, "n": 2}
 COMPLETIONS, CHAT, RESPONSES, MESSAGES = "/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/messages"
 KEY = {"x-api-key": "k"}
 
