@@ -173,7 +173,7 @@ def test_weights_of_8_bits_in_groups_are_coded_where_inputs_have_8_bits(
     made_for: Activations, option: Inputs, groups: int, kind: type[CodedLinear | PackedLinear]
 ) -> None:
     weight = coded(Form(None, 96 // groups, Numbers(torch.float32)), 20, 96, activations=made_for)
-    assert type(kernels(activations=option).prepare_quantised(weight, None)) is kind
+    assert isinstance(kernels(activations=option).prepare_quantised(weight, None), kind)
 
 
 # --- refusals -------------------------------------------------------------------------------------
