@@ -33,6 +33,7 @@ from specserve_server.operations.engine_operations import reset_prefix_cache
 from specserve_server.operations.info import get_model, health, load, models, plugins, version
 from specserve_server.operations.loads import loads, server_info
 from specserve_server.operations.metrics import metrics
+from specserve_server.operations.plugin_pairs import plugin_pairs
 from specserve_server.operations.tokenization import detokenize, tokenize, tokenizer_info
 from specserve_server.responses.serving import create_response, delete_response, get_response
 from specserve_server.responses.store import RESPONSES, ResponseStore
@@ -68,6 +69,7 @@ ROUTES = (
     web.get("/v1/models", models),
     web.get("/v1/models/{name:.+}", get_model),
     web.get("/v1/plugins", plugins),
+    web.get("/v1/plugins/pairs", plugin_pairs),
     web.post("/v1/completions", completions),
     web.post("/v1/chat/completions", chat_completions),
     web.post("/v1/responses", create_response),

@@ -20,6 +20,7 @@ from specserve_server.operations.answers import (
     ModelCard,
     ModelList,
     PluginList,
+    PluginPairs,
     TokenizerInfo,
     Tokens,
     TokenText,
@@ -83,6 +84,13 @@ SERVER_OPERATIONS = {
     "/v1/plugins": {
         "get": Operation(
             summary="Enabled plugins and the effective configuration", tag="server", answers=json_answer(PluginList)
+        )
+    },
+    "/v1/plugins/pairs": {
+        "get": Operation(
+            summary="Which installed plugins work together under this configuration, and why",
+            tag="server",
+            answers=json_answer(PluginPairs),
         )
     },
     "/reset_prefix_cache": {

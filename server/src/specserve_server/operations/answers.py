@@ -54,6 +54,21 @@ class PluginList(msgspec.Struct):
     engine: Mapping[str, Any]
 
 
+class PluginPair(msgspec.Struct, frozen=True):
+    """`verdict`: as in /v1/plugins, or `unusable` where a declaration is."""
+
+    plugins: tuple[str, str]
+    verdict: Literal["compatible", "conflict", "undeclared", "unusable"]
+    sentence: str
+
+
+class PluginPairs(msgspec.Struct):
+    """Of all installed plugins, each pair once."""
+
+    object: Literal["list"]
+    data: list[PluginPair]
+
+
 class Tokens(msgspec.Struct):
     count: int
     max_model_len: int
