@@ -66,6 +66,7 @@ PUBLISHED = tuple(
         "checks",
         "core",
         "draft_models",
+        "page",
         "server",
         "workbench",
         "demo",

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("checks", "core", "draft_models", "server", "workbench", "demo", "template", "plugins/*", "deploy/*")
+PACKAGES = (
+    *("checks", "core", "draft_models", "page", "server", "workbench", "demo", "template"),
+    *("plugins/*", "deploy/*"),
+)
 SOURCE_FOLDERS = [folder for package in PACKAGES for folder in sorted(ROOT.glob(f"{package}/src"))]
 
 Graph = dict[str, set[str]]

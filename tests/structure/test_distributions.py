@@ -52,8 +52,9 @@ def test_a_plugin_needs_specserve_below_the_next_minor_version(folder: Path) -> 
     assert needs(folder, "specserve", *LIBRARIES.get(folder.name, ()))
 
 
-def test_the_server_needs_the_core_and_the_workbench_and_they_need_no_server() -> None:
-    assert needs(ROOT / "server", "specserve-core", "specserve-workbench")
+def test_the_server_needs_the_core_the_page_and_the_workbench_and_they_need_no_server() -> None:
+    assert needs(ROOT / "server", "specserve-core", "specserve-page", "specserve-workbench")
+    assert needs(ROOT / "page")
     assert needs(ROOT / "workbench", "specserve-core")
     assert needs(ROOT / "draft_models", "specserve-core")
     assert needs(ROOT / "core", "specserve-checks")

@@ -28,6 +28,7 @@ COMPONENTS = {
     "engine": "attention batch guards kv models plugins protocols sampling speculation text root",
     "api": "attention batch declare engine hookspecs kernels kv models protocols sampling speculation text root",
     "command": "engine plugins text root",
+    "specserve_page": "",  # static files and their routes, which the server finds by an entry point
     "specserve_draft_models": "batch models protocols sampling root",
     "specserve_server": "batch command engine guards models plugins protocols sampling text root",
     "specserve_workbench": "batch declare engine guards hookspecs models plugins protocols sampling speculation "

@@ -85,7 +85,5 @@ def is_python(name: str) -> bool:
 
 def is_group(name: str) -> bool:
     """A group of entry points, with the plugin's name or version where it has one."""
-    return (
-        re.fullmatch(r"specserve\.(commands|main|models|plugins(\.v\d+)?|(provides|compatible|conflicts)\.\w+)", name)
-        is not None
-    )
+    of_plugins = r"plugins(\.v\d+)?|(provides|compatible|conflicts)\.\w+"
+    return re.fullmatch(rf"specserve\.(commands|main|models|page|{of_plugins})", name) is not None

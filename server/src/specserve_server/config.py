@@ -51,6 +51,8 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     tool_form: Annotated[str | None, OneOf(TOOL_FORMS), Unset("the template's own")] = None
     """The form of tool calls that a model borrows whose chat template has none."""
     max_body_bytes: Annotated[int, AtLeast(1)] = 16 * 2**20
+    page: bool = True
+    """Serve the page at /, where a distribution brings one."""
     sse_keep_alive: Annotated[float | None, Seconds(), Unset("never")] = None
     """Seconds without an event after which a stream sends a comment; None: never."""
     request_timeout: Annotated[float | None, Seconds(), Unset("never")] = None

@@ -35,6 +35,7 @@ from specserve_server.operations.loads import loads, server_info
 from specserve_server.operations.metrics import metrics
 from specserve_server.operations.plugin_pairs import plugin_pairs
 from specserve_server.operations.tokenization import detokenize, tokenize, tokenizer_info
+from specserve_server.page import NO_PAGE, installed_page
 from specserve_server.responses.serving import create_response, delete_response, get_response
 from specserve_server.responses.store import RESPONSES, ResponseStore
 from specserve_server.state.api_keys import ApiKeys
@@ -91,7 +92,8 @@ def make_app(
     routes: Sequence[web.RouteDef] = ROUTES,
 ) -> web.Application:
     """`engine` is loaded, or a coroutine function that loads one, and tells `progress` how far it is. The application
-    stops it when it ends. Raises ConfigError where a file that the configuration names is wrong."""
+    stops it when it ends. Raises ConfigError where a file that the configuration names is wrong, and for a page
+    that cannot be used."""
     build_struct_tables()  # before it listens
     app = web.Application(
         middlewares=make_middlewares(config),
@@ -102,10 +104,11 @@ def make_app(
         config,
         ApiKeys(config),
         RateLimits(config.max_requests_per_minute, config.max_concurrent_requests_per_key),
+        page=installed_page() if config.page else NO_PAGE,
         progress=progress or LoadProgress(),
     )
     app[RESPONSES] = ResponseStore()
-    app.add_routes(with_prefix(routes, config.root_path))
+    app.add_routes(with_prefix([*routes, *app[STATE].page.routes], config.root_path))
 
     async def run_engine(app: web.Application) -> AsyncIterator[None]:
         state = app[STATE]

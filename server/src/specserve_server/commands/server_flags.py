@@ -40,6 +40,7 @@ FLAGS = {
             "ORIGIN",
             is_repeatable=True,
         ),
+        Flag("page", "serve the playground at /, where specserve-page is installed", has_opposite=True),
         Flag(
             "sse_keep_alive", "send a comment in a stream after this many seconds without events", "SECONDS", type=float
         ),

@@ -11,6 +11,7 @@ from aiohttp import web
 from specserve.errors import EngineDeadError
 from specserve_server.errors import UnavailableError
 from specserve_server.load_progress import LoadProgress
+from specserve_server.page import NO_PAGE, Page
 from specserve_server.state.further_processes import ONE_PROCESS
 from specserve_server.state.group_metrics import GroupMetrics
 from specserve_server.state.response_counts import ResponseCounts
@@ -32,6 +33,7 @@ class ServerState:
     config: ServerConfig
     keys: ApiKeys
     limits: RateLimits
+    page: Page = NO_PAGE
     engine: EngineClient | None = None
     loading: asyncio.Task[None] | None = None
     plugin_routes: PluginRoutes | None = None

@@ -33,7 +33,9 @@ async def auth_middleware(request: web.Request, handler: Handler) -> web.StreamR
 
 
 def is_public(request: web.Request) -> bool:
-    return without_prefix(request.path, state_of(request).config.root_path) in PUBLIC_PATHS
+    state = state_of(request)
+    path = without_prefix(request.path, state.config.root_path)
+    return path in PUBLIC_PATHS or path in state.page.paths
 
 
 def what_is_wrong(request: web.Request) -> str:

@@ -1,5 +1,5 @@
-"""While the engine loads, nothing is served but health: not even what needs no engine, so that no thread but the
-loading one meets types whose tables are not built yet (`specserve_checks.struct_tables`).
+"""While the engine loads, nothing is served but health and the page: not even what needs no engine, so that no thread
+but the loading one meets types whose tables are not built yet (`specserve_checks.struct_tables`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ HEALTH_PATHS = ("/health", "/ping")
 async def loading_middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Unknown paths are refused likewise: nobody knows yet which ones plugins will serve."""
     state = state_of(request)
-    if state.engine is None and without_prefix(request.path, state.config.root_path) not in HEALTH_PATHS:
+    path = without_prefix(request.path, state.config.root_path)
+    if state.engine is None and path not in HEALTH_PATHS and path not in state.page.paths:
         raise UnavailableError(f"the server is {state.status}. GET /health says when it is ready.")
     return await handler(request)

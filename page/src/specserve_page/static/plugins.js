@@ -1,0 +1,102 @@
+/**
+ * Which plugins run, which are installed, and for any two whether they work together and why.
+ */
+
+import { getJson } from "./api.js";
+import { byId, element } from "./dom.js";
+import { errorBox } from "./notices.js";
+import { visible } from "./visible.js";
+
+/**
+ * @typedef {{name: string, version: string, distribution: string, features: string[],
+ *   features_off: Object<string, string>, enabled: boolean, reason: string | null}} Plugin
+ * @typedef {{plugins: [string, string], verdict: string, sentence: string}} Pair
+ */
+
+const SIGNS = new Map([
+  ["compatible", "✓"],
+  ["conflict", "✗"],
+  ["undeclared", "?"],
+  ["unusable", "!"],
+]);
+
+/** Asked anew each time that it is shown. */
+export async function showPlugins() {
+  const place = byId("plugins-content");
+  try {
+    const [plugins, pairs] = await Promise.all([getJson("v1/plugins"), getJson("v1/plugins/pairs")]);
+    place.replaceChildren(list(plugins.data), matrix(plugins.data, pairs.data), chosen(plugins.engine));
+  } catch (error) {
+    place.replaceChildren(errorBox(error));
+  }
+}
+
+/** @param {Plugin[]} plugins */
+function list(plugins) {
+  const rows = plugins.map((plugin) =>
+    element(
+      "tr",
+      {},
+      element("th", { scope: "row" }, plugin.name),
+      element("td", { class: "state" }, plugin.enabled ? "runs" : plugin.reason === null ? "installed" : "switched off"),
+      element("td", {}, visible(plugin.features.join(", "))),
+      element("td", {}, visible([plugin.reason, ...Object.values(plugin.features_off)].filter(Boolean).join("; "))),
+      element("td", { class: "faint" }, visible(`${plugin.distribution} ${plugin.version}`)),
+    ),
+  );
+  return tableOf("Installed plugins", ["Plugin", "State", "Features", "Why not", "Distribution"], rows);
+}
+
+/** @param {Plugin[]} plugins @param {Pair[]} pairs */
+function matrix(plugins, pairs) {
+  const found = new Map();
+  for (const pair of pairs) {
+    const [left, right] = pair.plugins;
+    found.set(`${left} ${right}`, pair).set(`${right} ${left}`, pair);
+  }
+  const names = plugins.map((plugin) => plugin.name);
+  const reason = element("p", { class: "reason", "aria-live": "polite" }, "Choose two plugins to see why.");
+  const cell = (/** @type {string} */ row, /** @type {string} */ column) => {
+    const pair = /** @type {Pair | undefined} */ (found.get(`${row} ${column}`));
+    if (pair === undefined) return element("td", {});
+    const show = () => (reason.textContent = visible(pair.sentence));
+    const name = `${row} with ${column}: ${pair.verdict}`;
+    const attributes = { type: "button", class: `cell ${pair.verdict}`, "aria-label": name, onclick: show, onfocus: show };
+    return element("td", {}, element("button", { ...attributes, onpointerenter: show }, SIGNS.get(pair.verdict) ?? "·"));
+  };
+  const rows = names.map((row) =>
+    element("tr", {}, element("th", { scope: "row" }, row), ...names.map((column) => cell(row, column))),
+  );
+  const table = tableOf("Which work together, by their declarations under this configuration", ["", ...names], rows);
+  table.classList.add("matrix");
+  table.insertBefore(reason, table.lastChild);
+  return table;
+}
+
+/** @param {Object<string, any>} engine */
+function chosen(engine) {
+  const rows = Object.entries(engine).map(([name, value]) =>
+    element(
+      "tr",
+      {},
+      element("th", { scope: "row" }, name.replaceAll("_", " ")),
+      element("td", {}, element("code", {}, visible(typeof value === "string" ? value : JSON.stringify(value)))),
+    ),
+  );
+  return tableOf("The engine", ["What", "Chosen"], rows);
+}
+
+/** @param {string} title @param {string[]} heads @param {Node[]} rows */
+function tableOf(title, heads, rows) {
+  const cells = heads.map((head) =>
+    head === "" ? element("td", {}) : element("th", { scope: "col" }, element("span", {}, head)),
+  );
+  const table = element(
+    "table",
+    {},
+    element("thead", {}, element("tr", {}, ...cells)),
+    element("tbody", {}, ...rows),
+  );
+  const scrolled = element("div", { class: "scrolled", tabindex: "0", role: "group", "aria-label": title }, table);
+  return element("section", {}, element("h2", {}, title), scrolled);
+}
