@@ -7,6 +7,7 @@
 #                   CLIENTS="openai llm" for some (docs/testing.md)
 #   make test-routers  smg and vllm-router, unmodified, before two servers (docs/scale.md)
 #   make test-cluster  two replicas on Ray Serve, on this machine, against one server (docs/ray.md)
+#   make test-page  the playground in chromium, which is installed where it can be (docs/playground.md)
 #   make fuzz       random combinations for SECONDS=600 from SEED=1; CASE=file replays a failure (docs/testing.md)
 #   make soak       a server with all plugins under mixed clients for MINUTES=30, SEED=1; FORM=engine-process for one of
 #                   its forms; exit code 1 where anything is lost, wrong or left (docs/testing.md)
@@ -27,7 +28,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 # short enough that two pools on the same cores do not stall each other.
 export GOMP_SPINCOUNT ?= 20000
 
-.PHONY: demo serve test test-all test-clients test-cluster test-routers fuzz soak lint pages proofs wheels bench bench-peers gpu-check \
+.PHONY: demo serve test test-all test-clients test-cluster test-routers test-page fuzz soak lint pages proofs wheels bench bench-peers gpu-check \
 	native-where-possible clean
 
 # The demo and the server run without the native plugins where these cannot be built; the tests need them.
@@ -84,6 +85,11 @@ test-routers: $(VENV)/.dev
 # Ray is installed once, into build/cluster/venv, which sees what .venv has.
 test-cluster: $(VENV)/.dev
 	@$(BIN)/python tests/cluster/run.py
+
+# make test runs the same where chromium is; axe-core, which looks for barriers, is fetched here only.
+test-page: $(VENV)/.dev
+	@$(BIN)/python tests/page/fetch.py
+	$(BIN)/python -m pytest tests/page -q
 
 # One thread unless a trial sets more: its models are tiny.
 SECONDS ?= 600
