@@ -159,7 +159,7 @@ $(VENV)/.torch: | $(BIN)/python
 	@$(PIP) install $(TORCH)
 	@touch $@
 
-PRODUCT := checks core page server workbench demo
+PRODUCT := checks core page server workbench bench demo
 $(VENV)/.product: $(PRODUCT:%=%/pyproject.toml) | $(VENV)/.torch
 	@echo "== installing the engine, the server, its tools and the demo model (Python, seconds)"
 	@$(PIP) install -q $(PRODUCT:%=-e %)

@@ -69,6 +69,7 @@ PUBLISHED = tuple(
         "page",
         "server",
         "workbench",
+        "bench",
         "demo",
         "plugins/adaptive",
         "plugins/cpu",

@@ -15,10 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = (
-    *("checks", "core", "draft_models", "page", "server", "workbench", "demo", "template"),
-    *("plugins/*", "deploy/*"),
-)
+OWN = ("checks", "core", "draft_models", "page", "server", "workbench", "bench", "demo", "template")
+PACKAGES = (*OWN, "plugins/*", "deploy/*")
 SOURCE_FOLDERS = [folder for package in PACKAGES for folder in sorted(ROOT.glob(f"{package}/src"))]
 
 Graph = dict[str, set[str]]

@@ -8,7 +8,21 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-PRODUCT = ("checks", "core", "draft_models", "server", "workbench", "demo", "page", "plugins", "deploy", "template")
+PRODUCT = (
+    *(
+        "checks",
+        "core",
+        "draft_models",
+        "server",
+        "workbench",
+        "bench",
+        "demo",
+        "page",
+        "plugins",
+        "deploy",
+        "template",
+    ),
+)
 BUILT = {"build", ".venv", "__pycache__"}
 CODE = {".py", ".cpp", ".hpp", ".js", ".css"}
 

@@ -21,6 +21,7 @@ SOURCES = sorted(
         "draft_models/src",
         "server/src",
         "workbench/src",
+        "bench/src",
         "demo/src",
         "plugins",
         "template",

@@ -61,6 +61,7 @@ def test_the_server_needs_the_core_the_page_and_the_workbench_and_they_need_no_s
     assert needs(ROOT / "checks")
     assert needs(ROOT / "demo")
     assert needs(ROOT / "deploy" / "ray", "specserve")
+    assert needs(ROOT / "bench", "specserve")
 
 
 @pytest.mark.parametrize("folder", PUBLISHED, ids=lambda folder: folder.name)

@@ -1,7 +1,7 @@
 """Which components import which, for types too: a component is a package of the core, or another distribution.
 
 A component may import what its line lists and nothing else, and every line lists only components above it. The same
-holds for the packages of the server and of the workbench among themselves.
+holds for the packages of the server, of the workbench and of the bench among themselves.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ COMPONENTS = {
     "specserve_server": "batch command engine guards models plugins protocols sampling text root",
     "specserve_workbench": "batch declare engine guards hookspecs models plugins protocols sampling speculation "
     "text specserve_server root",
+    "specserve_bench": "command root",
     "specserve_ray": "engine kv plugins specserve_server root",
 }
 """The server is imported by the workbench where it is installed, and otherwise missed by commands only."""
@@ -67,6 +68,15 @@ ROOMS = {
         "scaffold": "",
         "doctor": "testing root",
         "commands": "doctor scaffold testing root",
+    },
+    "specserve_bench": {
+        "prompts": "",
+        "client": "prompts",
+        "load": "client",
+        "figures": "client",
+        "output": "",
+        "serve": "client figures load output prompts",
+        "root": "serve",
     },
 }
 """The packages within a distribution."""

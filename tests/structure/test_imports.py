@@ -23,6 +23,7 @@ LIGHT_MODULES = (
     "specserve_server.commands.completion",
     "specserve_server.commands.serve",
     "specserve_workbench.commands.doctor",
+    "specserve_bench.commands",
     "specserve_workbench.commands.plugins",
     "specserve_workbench.testing.fixtures",
     "specserve_cpu.compat",
@@ -60,7 +61,7 @@ def test_the_product_imports_no_plugin_and_no_plugin_another():
     assert len(ours) >= 9
     for module in modules():
         allowed = {distribution(module), "specserve", "specserve_checks"}
-        if distribution(module) in {"specserve_workbench", "specserve_ray", *WITH_ROUTES}:
+        if distribution(module) in {"specserve_workbench", "specserve_bench", "specserve_ray", *WITH_ROUTES}:
             allowed.add("specserve_server")
         if distribution(module) in WITH_LAYERS:
             allowed.add("specserve_draft_models")

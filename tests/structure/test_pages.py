@@ -25,7 +25,7 @@ PAGES = sorted(
     for page in ROOT.glob(pattern)
     if page.parent.name != "build"
 )
-FOLDERS = "benchmarks|checks|core|demo|deploy|docs|draft_models|plugins|server|template|tests|tools|workbench"
+FOLDERS = "bench|benchmarks|checks|core|demo|deploy|docs|draft_models|plugins|server|template|tests|tools|workbench"
 
 
 def found(page: Path, pattern: str) -> set[str]:
@@ -67,7 +67,7 @@ def test_every_module_that_is_named_exists(page):
 
 @each_page
 def test_every_command_that_is_shown_is_understood(page):
-    for command in sorted(found(page, r"(?m)^specserve ((?:serve|generate|plugins|doctor) [^\n\\]*)$")):
+    for command in sorted(found(page, r"(?m)^specserve ((?:serve|generate|plugins|doctor|bench) [^\n\\]*)$")):
         words = shlex.split(command, comments=True)
         try:
             build_parser().parse_args(words)

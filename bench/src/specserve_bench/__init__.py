@@ -1,0 +1,1 @@
+"""`specserve bench`: measures servers of language models, and finds the fastest settings for a model."""

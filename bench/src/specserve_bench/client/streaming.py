@@ -1,0 +1,114 @@
+"""One streamed request, timed as `vllm bench serve` times it.
+
+The first token's time is that of the first event with tokens; gaps lie between events with tokens; the whole takes
+until the last of them, not until the connection ends.
+"""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import aiohttp
+import msgspec
+
+from specserve_bench.client.answers import Usage, draft_counts, event_decoder
+from specserve_bench.client.events import EventParser, TooLongError
+from specserve_bench.client.records import Failure, RequestRecord
+
+if TYPE_CHECKING:
+    from specserve_bench.client.answers import Event
+    from specserve_bench.client.records import DraftCounts
+
+DONE = b"[DONE]"
+MAX_MESSAGE = 300
+"""Characters of an error's text that are kept."""
+
+
+class Stopwatch:
+    """When events of one stream came, and what they said."""
+
+    def __init__(self) -> None:
+        self.sent = time.perf_counter()
+        self.times: list[float] = []
+        self.usage: Usage | None = None
+        self.drafters: dict[str, DraftCounts] | None = None
+        self.finished = False
+
+    def take(self, event: Event) -> None:
+        if event.has_tokens:
+            self.times.append(time.perf_counter())
+            self.finished |= any(choice.finish_reason for choice in event.choices)
+        self.usage = event.usage or self.usage
+        counts = draft_counts(event.metrics)
+        self.drafters = self.drafters if counts is None else counts
+
+    def record(self, number: int, kind: str, began: float, failure: Failure | None) -> RequestRecord:
+        """`began`: when the run did."""
+        times, usage = self.times, self.usage
+        last = times[-1] if times and failure is None else time.perf_counter()
+        return RequestRecord(
+            number=number,
+            kind=kind,
+            sent=self.sent - began,
+            first=times[0] - self.sent if times else None,
+            last=last - self.sent,
+            gaps=tuple(b - a for a, b in pairwise(times)),
+            num_prompt_tokens=usage.prompt_tokens if usage else 0,
+            num_tokens=usage.completion_tokens if usage else len(times),
+            counted="usage" if usage else "events",
+            drafters=self.drafters,
+            failure=failure,
+        )
+
+
+class Sender:
+    """Sends the requests of one run, whose clock begins when it is made."""
+
+    def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
+        """`url`: with its route."""
+        self._session, self._url = session, url
+        self.began = time.perf_counter()
+
+    async def send(self, number: int, kind: str, body: bytes) -> RequestRecord:
+        """Never raises for what a server or a network does."""
+        watch = Stopwatch()
+        return watch.record(number, kind, self.began, await self._read(watch, body))
+
+    async def _read(self, watch: Stopwatch, body: bytes) -> Failure | None:
+        try:
+            async with self._session.post(self._url, data=body) as answer:
+                if answer.status != 200:
+                    return Failure(f"status {answer.status}", one_line(await answer.text(errors="replace")))
+                return await read_events(answer.content, watch)
+        except TimeoutError:
+            return Failure("timeout", f"no end after {time.perf_counter() - watch.sent:.1f} s")
+        except (aiohttp.ClientError, OSError) as error:
+            kind = "connection lost" if watch.times else "connection"
+            return Failure(kind, one_line(f"{type(error).__name__}: {error}"))
+
+
+async def read_events(content: aiohttp.StreamReader, watch: Stopwatch) -> Failure | None:
+    """What is wrong with the stream; None where it is whole."""
+    parser = EventParser()
+    async for chunk in content.iter_any():
+        try:
+            for data in parser.feed(chunk):
+                if data == DONE:
+                    return None if watch.times else Failure("no tokens", "the stream ended without a token")
+                event = event_decoder.decode(data)
+                if event.is_error:
+                    return Failure("error event", one_line(bytes(event.error).decode()))
+                watch.take(event)
+        except (msgspec.DecodeError, UnicodeDecodeError, TooLongError) as error:
+            return Failure("no stream of events", one_line(str(error)))
+    if not watch.times:
+        return Failure("no stream of events", "the answer ended, and no event in it had a token")
+    return (
+        None if watch.finished else Failure("ended early", f"after {len(watch.times)} events, without a finish_reason")
+    )
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())[:MAX_MESSAGE]

@@ -1,0 +1,20 @@
+"""The command `specserve bench`, whose parts are commands of their own. Imports what they need only when they run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from specserve_bench.serve import command as serve
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, _SubParsersAction
+
+EXAMPLES = (("specserve bench serve URL", "measure any server with the OpenAI API"),)
+DESCRIPTION = "Measure servers of language models, and the settings of this one."
+
+
+def register(subparsers: _SubParsersAction[ArgumentParser]) -> None:
+    parser = subparsers.add_parser("bench", help="measure servers and settings", description=DESCRIPTION)
+    parts = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for part in (serve,):
+        part.register(parts)

@@ -1,0 +1,1 @@
+"""Figures of what was measured. Knows neither servers nor tables."""

@@ -1,0 +1,1 @@
+"""When requests are sent, and how many run at once."""

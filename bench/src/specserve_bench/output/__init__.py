@@ -1,0 +1,1 @@
+"""What is shown: progress, tables, JSON and the HTML report."""

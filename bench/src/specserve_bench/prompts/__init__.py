@@ -1,0 +1,1 @@
+"""What is asked: built-in texts, random ones, and those of files."""

@@ -1,0 +1,1 @@
+"""`specserve bench serve`: a server under load."""

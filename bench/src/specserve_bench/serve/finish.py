@@ -1,0 +1,80 @@
+"""What is made of a run: the table or JSON, a file with its records, and the exit code."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from specserve.command.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED
+from specserve_bench.client.records import RequestRecord
+from specserve_bench.figures.summary import Acceptance, Summary, summarise
+from specserve_bench.output.table import console
+from specserve_bench.serve.present import print_summary
+from specserve_bench.serve.settings import Settings
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from specserve_bench.serve.measure import Measured
+
+MAX_SHOWN_FAILURES = 5
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What --json prints; the file of --out has the records, too."""
+
+    url: str
+    model: str
+    ended: str
+    """UTC, ISO 8601."""
+    interrupted: bool
+    settings: Settings
+    summary: Summary
+    records: list[RequestRecord] | None = None
+
+
+def finish(args: Namespace, url: str, settings: Settings, measured: Measured) -> int:
+    result = result_of(url, settings, measured)
+    if args.out:
+        args.out.write_bytes(formatted(msgspec.structs.replace(result, records=measured.run.records)))
+    if args.json:
+        sys.stdout.write(formatted(result).decode())
+    else:
+        print_summary(f"{url}, {result.model}", result.summary)
+        print_failures(measured.run.records)
+    if measured.run.interrupted:
+        print(
+            f"specserve: interrupted after {len(measured.run.records)} of {measured.run.num_wanted} requests.",
+            file=sys.stderr,
+        )
+        return EXIT_INTERRUPTED
+    return EXIT_FAILED if result.summary.failures else 0
+
+
+def result_of(url: str, settings: Settings, measured: Measured) -> Result:
+    summary = summarise(measured.run.records, measured.run.seconds, settings.objectives)
+    if summary.acceptance is None and measured.drafted:
+        drafted = {name: Acceptance(drafted=n.drafted, accepted=n.accepted) for name, n in measured.drafted.items()}
+        summary = msgspec.structs.replace(summary, acceptance=drafted)
+    return Result(
+        url=url,
+        model=measured.model,
+        ended=datetime.now(UTC).isoformat(timespec="seconds"),
+        interrupted=measured.run.interrupted,
+        settings=settings,
+        summary=summary,
+    )
+
+
+def formatted(result: Result) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n"
+
+
+def print_failures(records: list[RequestRecord]) -> None:
+    """One message of each kind of failure."""
+    firsts = {record.failure.kind: record.failure.message for record in reversed(records) if record.failure}
+    for kind, message in list(firsts.items())[:MAX_SHOWN_FAILURES]:
+        console().print(f"{kind}: {message}")
