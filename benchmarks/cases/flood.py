@@ -13,9 +13,9 @@ from statistics import median, quantiles
 from typing import TYPE_CHECKING
 
 from benchmarks.lib.http_clients import ClientError, completion_body
-from benchmarks.lib.processes import server
 from benchmarks.lib.report import Check, Options, Result
 from benchmarks.lib.workload import DTYPE, PROMPT_LEN, SERVE_FLAGS, demo_engine, prompts
+from specserve_bench.served.server_process import server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

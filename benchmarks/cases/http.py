@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.lib.http_clients import completion_body, streaming_throughput
-from benchmarks.lib.processes import server
 from benchmarks.lib.report import Check, Options, Result
 from benchmarks.lib.timing import alternate, medians, spread
 from benchmarks.lib.workload import (
@@ -28,6 +27,7 @@ from benchmarks.lib.workload import (
     prompts,
     serve_all,
 )
+from specserve_bench.served.server_process import server
 
 if TYPE_CHECKING:
     from specserve.engine.engine import Engine

@@ -15,11 +15,11 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from benchmarks.lib.http_clients import ClientError, completion_body
-from benchmarks.lib.processes import server
 from benchmarks.lib.report import Check, Options, Result
 from benchmarks.lib.timing import percentile, spread
 from benchmarks.lib.unfriendly_clients import FLOOD_PER_SECOND, NUM_IDLE, NUM_SLOW, NUM_WAITING
 from benchmarks.lib.workload import DTYPE, SERVE_FLAGS, demo_engine, prompts
+from specserve_bench.served.server_process import server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import subprocess
 
-from benchmarks.lib.processes import command, environment, server
 from benchmarks.lib.report import Check, Options, Result
 from benchmarks.lib.timing import alternate, medians, seconds_of, spread
+from specserve_bench.served.server_process import command, environment, server
 
 LIST_TARGET, READY_TARGET = 0.3, 6.0
 """Seconds."""

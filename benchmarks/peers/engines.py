@@ -11,13 +11,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from benchmarks.lib.processes import environment
 from benchmarks.lib.workload import DTYPE, MANY, NUM_TOKENS, PROMPT_LEN, SERVE_FLAGS
 from benchmarks.peers.engine_process import CrashedError, EngineProcess, Program
 from benchmarks.peers.exports import GGUF_FORMATS, clean_environment, gguf_export, openvino_export
 from benchmarks.peers.make_peers import PEERS
 from benchmarks.peers.servers import SpecserveServer, VllmServer
 from specserve.models.locate import locate_model
+from specserve_bench.served.server_process import environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -1,6 +1,6 @@
 """Engines behind HTTP: a server process, and clients in another process that stream from it.
 
-Owns how vLLM's server is started and awaited; specserve's own comes from `benchmarks.lib.processes`.
+Owns how vLLM's server is started and awaited; specserve's own comes from `specserve_bench.served`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from benchmarks.lib.http_clients import ClientError, completion_body, streaming_throughput
-from benchmarks.lib.processes import server
 from benchmarks.peers.engine_process import CrashedError, Program, last_error, resumed, shut_down, start
 from benchmarks.peers.workers.local_server import free_port, is_healthy
+from specserve_bench.served.server_process import server
 
 if TYPE_CHECKING:
     import subprocess

@@ -1,0 +1,1 @@
+"""`specserve serve` as a process of its own."""
