@@ -5,16 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from specserve_bench.serve import command as serve
+from specserve_bench.sweep import command as sweep
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, _SubParsersAction
 
-EXAMPLES = (("specserve bench serve URL", "measure any server with the OpenAI API"),)
+EXAMPLES = (
+    ("specserve bench serve URL", "measure any server with the OpenAI API"),
+    ("specserve bench sweep MODEL --plugin ngram", "find the fastest drafters for a model"),
+)
 DESCRIPTION = "Measure servers of language models, and the settings of this one."
 
 
 def register(subparsers: _SubParsersAction[ArgumentParser]) -> None:
     parser = subparsers.add_parser("bench", help="measure servers and settings", description=DESCRIPTION)
     parts = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for part in (serve,):
+    for part in (serve, sweep):
         part.register(parts)

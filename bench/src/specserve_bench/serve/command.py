@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from specserve_bench.given.numbers import above_zero, positive
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace, _SubParsersAction
@@ -27,6 +28,7 @@ def register(subparsers: _SubParsersAction[ArgumentParser]) -> None:
     add_connection_flags(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write JSON with a record of each request")
+    parser.add_argument("--report", type=Path, metavar="FILE.html", help="write a report with plots")
     parser.set_defaults(run=run)
 
 
@@ -83,6 +85,7 @@ def run(args: Namespace) -> int:
     import asyncio  # with aiohttp and rich: not for --help
 
     from specserve_bench.client.target import Target, parse_url
+    from specserve_bench.output.plots import require_matplotlib
     from specserve_bench.output.table import progress
     from specserve_bench.serve.finish import finish
     from specserve_bench.serve.measure import measure
@@ -90,6 +93,8 @@ def run(args: Namespace) -> int:
     key = args.api_key or os.environ.get("OPENAI_API_KEY")
     target = Target(parse_url(args.url), key, args.timeout, args.ca_file, args.insecure)
     settings = settings_of(args)
+    if args.report:
+        require_matplotlib()
     with progress(target.url, settings.num_requests) as advance:
         measured = asyncio.run(measure(target, settings, advance))
     return finish(args, target.url, settings, measured)
@@ -115,19 +120,3 @@ def settings_of(args: Namespace) -> Settings:
         num_warm_up=max(args.warm_up, 0),
         objectives=parse_objectives(args.slo),
     )
-
-
-def positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number above 0; got {text}")
-    return int(text)
-
-
-def above_zero(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"must be a number above 0; got {text}")
-    return number

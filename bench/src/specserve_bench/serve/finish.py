@@ -40,6 +40,11 @@ def finish(args: Namespace, url: str, settings: Settings, measured: Measured) ->
     result = result_of(url, settings, measured)
     if args.out:
         args.out.write_bytes(formatted(msgspec.structs.replace(result, records=measured.run.records)))
+    if args.report:
+        from specserve_bench.serve.report import report  # it needs matplotlib
+
+        text = report(f"{url}, {result.model}", settings, result.summary, measured.run.records)
+        args.report.write_text(text, encoding="utf-8")
     if args.json:
         sys.stdout.write(formatted(result).decode())
     else:

@@ -21,8 +21,7 @@ COLUMNS = ("mean", "p50", "p90", "p95", "p99", "max")
 
 def print_summary(title: str, summary: Summary) -> None:
     print_table(title, ("", ""), [*totals(summary)])
-    times = [(label, getattr(summary.latencies, name)) for name, label in TIMES.items()]
-    print_table("milliseconds", ("", *COLUMNS), [(label, *cells(each)) for label, each in times if each])
+    print_table("milliseconds", ("", *COLUMNS), [(label, *cells(times)) for label, times in latency_rows(summary)])
     if summary.acceptance:
         rows = [(name, *acceptance_cells(counts)) for name, counts in summary.acceptance.items()]
         print_table("draft tokens", ("drafter", "drafted", "accepted", "share"), rows)
@@ -47,6 +46,11 @@ def totals(summary: Summary) -> list[tuple[str, str]]:
         good = summary.goodput
         rows.append(("within the objectives", f"{good.share:.1%}, {good.requests_per_second:.2f} requests per second"))
     return rows
+
+
+def latency_rows(summary: Summary) -> list[tuple[str, Distribution]]:
+    times = ((label, getattr(summary.latencies, name)) for name, label in TIMES.items())
+    return [(label, each) for label, each in times if each]
 
 
 def cells(times: Distribution) -> list[str]:

@@ -1,0 +1,1 @@
+"""What a command line gives: numbers, and drafters to compare."""

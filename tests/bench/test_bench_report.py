@@ -1,0 +1,119 @@
+"""Reports: one file each, complete in itself, and in the colours of the reader's theme."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from specserve.config import EngineConfig
+from specserve_bench.client.records import DraftCounts, Failure, RequestRecord
+from specserve_bench.figures.summary import summarise
+from specserve_bench.serve.report import report as serve_report
+from specserve_bench.serve.settings import Settings
+from specserve_bench.sweep.cells import Cell, settings_of
+from specserve_bench.sweep.measure import Measurement, Plan
+from specserve_bench.sweep.recommend import Recommendation
+from specserve_bench.sweep.report import report as sweep_report
+
+RECORDS = [
+    RequestRecord(
+        number=number,
+        kind=("code", "<edit>")[number % 2],
+        sent=number * 0.1,
+        first=0.05,
+        last=0.5 + number / 10,
+        gaps=(0.2, 0.25 + number / 100),
+        num_tokens=5,
+        drafters={"ngram": DraftCounts(4, 3)},
+    )
+    for number in range(8)
+]
+FAILED = RequestRecord(number=8, kind="code", sent=0.0, failure=Failure("timeout", "late"))
+
+
+class Page(HTMLParser):
+    """Checks that what is opened is closed, and collects ids and what is fetched from elsewhere."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.ids, self.fetched = [], [], []
+        self.feed(text)
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        values = dict(attrs)
+        self.ids += [values["id"]] if "id" in values else []
+        self.fetched += [values[name] for name in ("src", "href", "xlink:href") if name in values]
+        if tag not in ("meta", "!doctype"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+@pytest.fixture(scope="module")
+def of_serve():
+    records = [*RECORDS, FAILED]
+    return serve_report("http://host, <model>", Settings(), summarise(records, 2.0), records)
+
+
+@pytest.fixture(scope="module")
+def of_sweep():
+    settings = settings_of(("ngram",))
+    cells = (Cell(1, 0.0), Cell(8, 0.8))
+    plan = Plan(EngineConfig(), ("ngram",), settings, cells, 1, "completions", ("code",), 8)
+    found = [Measurement(setting, cell, summarise(RECORDS, 2.0)) for setting in settings for cell in cells]
+    return sweep_report(plan, found, Recommendation(settings[1], "Use ngram: <why>."), 'model = "demo"')
+
+
+@pytest.fixture(params=["of_serve", "of_sweep"])
+def report(request):
+    return request.getfixturevalue(request.param)
+
+
+def test_it_is_well_formed_and_needs_no_other_file(report):
+    page = Page(report)
+    assert [link for link in page.fetched if not link.startswith("#")] == []
+    assert "<script" not in report
+    assert "@import" not in report
+    assert "url(http" not in report
+
+
+def test_plots_of_a_page_share_no_id_that_another_refers_to(report):
+    page = Page(report)
+    meant = {link.removeprefix("#") for link in page.fetched} | set(re.findall(r"url\(#([^)]+)\)", report))
+    assert meant
+    assert all(page.ids.count(name) == 1 for name in meant)
+
+
+def test_colours_are_those_of_the_theme(report):
+    svg = "".join(re.findall(r"<svg.*?</svg>", report, re.DOTALL))
+    assert "var(--ink)" in svg
+    assert "var(--series-1)" in svg
+    assert re.findall(r"#[0-9a-f]{6}\b", svg) == []
+    assert "prefers-color-scheme: dark" in report
+
+
+def test_names_cannot_write_html(of_serve, of_sweep):
+    assert "<model>" not in of_serve
+    assert "&lt;edit&gt;" in of_serve
+    assert "<why>" not in of_sweep
+
+
+def test_the_figures_are_there(of_serve, of_sweep):
+    assert "<td>failed: timeout</td><td>1</td>" in of_serve
+    assert "<td>ngram</td><td>32</td><td>24</td><td>75.0%</td>" in of_serve
+    assert of_serve.count("<svg") == 4
+    assert "<td>20.0</td>" in of_sweep
+    assert of_sweep.count("<svg") == 1
+
+
+def test_the_same_run_gives_the_same_text(of_serve):
+    records = [*RECORDS, FAILED]
+    assert serve_report("http://host, <model>", Settings(), summarise(records, 2.0), records) == of_serve
