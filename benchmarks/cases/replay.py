@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from benchmarks.lib.report import Options, Result
 from benchmarks.replay import ngram
 from benchmarks.replay.archives import SetupError
-from benchmarks.replay.harness import DrafterVariant, replay_all
 from benchmarks.replay.tables import Run, calibration_table, efficiency_table, main_table, raw_numbers
 from benchmarks.replay.texts import KINDS
 from benchmarks.replay.traces import digest, make_traces, read_traces
+from specserve_bench.replay.harness import DrafterVariant, replay_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from benchmarks.replay.texts import Trace
+    from specserve_bench.replay.trace import Trace
 
 DRAFTERS = ("arctic", "trie", "ngram")
 QUICK_TRACES = 2

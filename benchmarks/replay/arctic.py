@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.replay.archives import BUILD, SetupError, fetch
-from benchmarks.replay.harness import Draft, DrafterVariant
+from specserve_bench.replay.harness import Draft, DrafterVariant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

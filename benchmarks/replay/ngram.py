@@ -9,7 +9,7 @@ from array import array
 from typing import TYPE_CHECKING
 
 from benchmarks.replay.archives import SetupError
-from benchmarks.replay.harness import Draft, DrafterVariant
+from specserve_bench.replay.harness import Draft, DrafterVariant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -9,13 +9,13 @@ from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.lib.report import aligned
-from benchmarks.replay.harness import DrafterVariant, by_kind
-from benchmarks.replay.stats import NUM_BINS, Bin, ReplayStats, max_calibration_error
+from specserve_bench.replay.harness import DrafterVariant, by_kind
+from specserve_bench.replay.stats import NUM_BINS, Bin, ReplayStats, max_calibration_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from benchmarks.replay.texts import Trace
+    from specserve_bench.replay.trace import Trace
 
 Row = tuple[str, ...]
 

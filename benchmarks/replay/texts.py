@@ -16,10 +16,11 @@ import ast
 import zlib
 from difflib import SequenceMatcher
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from benchmarks.replay.archives import SetupError, read_release
 from benchmarks.replay.corpus import CODE, EDITS, FILES_PER_PACKAGE, PROSE, QUESTIONS, EditPair, Page, Question
+from specserve_bench.replay.trace import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -34,15 +35,6 @@ NOT_MODULES = frozenset(
     {"test", "tests", "testing", "_tests", "doc", "docs", "examples", "scripts", "tools", "setup.py"}
 )
 """Folders and files that are not the package's own modules."""
-
-
-class Trace(NamedTuple):
-    """A prompt and the output that a model is assumed to give."""
-
-    name: str
-    kind: str
-    prompt: list[int]
-    output: list[int]
 
 
 class Encoder(Protocol):

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from benchmarks.replay.archives import BUILD, SetupError
-from benchmarks.replay.texts import KINDS, Encoder, Trace, traces_of
+from benchmarks.replay.texts import KINDS, Encoder, traces_of
 from specserve.models.locate import locate_model
 from specserve.text.tokenizer import HfTokenizer
+from specserve_bench.replay.trace import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from benchmarks.replay.harness import Draft, DrafterVariant
+from specserve_bench.replay.harness import Draft, DrafterVariant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

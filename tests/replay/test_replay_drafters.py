@@ -5,11 +5,12 @@ from __future__ import annotations
 from array import array
 
 import pytest
-from benchmarks.replay.harness import replay
 from benchmarks.replay.ngram import NgramDrafter
-from benchmarks.replay.stats import ReplayStats
 from benchmarks.replay.tables import at_equal_efficiency
 from benchmarks.replay.trie import TrieDrafter
+
+from specserve_bench.replay.harness import replay
+from specserve_bench.replay.stats import ReplayStats
 
 
 class FakeIndex:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from benchmarks.replay.harness import Draft, DraftError, DrafterVariant, by_kind, replay, replay_all
-from benchmarks.replay.stats import EMPTY_BINS, Bin, ReplayStats, add_to_bins, max_calibration_error
-from benchmarks.replay.texts import Trace
+
+from specserve_bench.replay.harness import Draft, DraftError, DrafterVariant, by_kind, replay, replay_all
+from specserve_bench.replay.stats import EMPTY_BINS, Bin, ReplayStats, add_to_bins, max_calibration_error
+from specserve_bench.replay.trace import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from benchmarks.replay.archives import SetupError
 from benchmarks.replay.corpus import EditPair
-from benchmarks.replay.texts import Trace, edit, section, source_paths, touched_names
+from benchmarks.replay.texts import edit, section, source_paths, touched_names
 from benchmarks.replay.traces import digest, read_traces
+
+from specserve_bench.replay.trace import Trace
 
 SOURCE = "class A:\n    def f(self):\n        return 1\n\n    x = 2\n" + "y = 0\n" * 100
 HISTORY = "Notes\n=====\n\nRelease 2.1 (today)\n====\n\nnew\n\nRelease 2.0\n====\n\nold\n"

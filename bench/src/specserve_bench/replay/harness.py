@@ -10,12 +10,12 @@ from collections import defaultdict
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from benchmarks.replay.stats import EMPTY_BINS, Bin, ReplayStats, add_to_bins
+from specserve_bench.replay.stats import EMPTY_BINS, Bin, ReplayStats, add_to_bins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from benchmarks.replay.texts import Trace
+    from specserve_bench.replay.trace import Trace
 
 
 class Draft(NamedTuple):
