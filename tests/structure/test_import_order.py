@@ -33,7 +33,7 @@ COMPONENTS = {
     "specserve_server": "batch command engine guards models plugins protocols sampling text root",
     "specserve_workbench": "batch declare engine guards hookspecs models plugins protocols sampling speculation "
     "text specserve_server root",
-    "specserve_bench": "batch command engine models plugins protocols specserve_server text root",
+    "specserve_bench": "batch command engine models plugins protocols text specserve_server specserve_workbench root",
     "specserve_ray": "engine kv plugins specserve_server root",
 }
 """The server is imported by the workbench where it is installed, and otherwise missed by commands only."""
@@ -80,7 +80,8 @@ ROOMS = {
         "serve": "client figures given load output prompts",
         "sweep": "client figures given output serve served",
         "replay": "given output",
-        "root": "replay serve sweep",
+        "roofline": "given output",
+        "root": "replay roofline serve sweep",
     },
 }
 """The packages within a distribution."""

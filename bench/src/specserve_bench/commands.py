@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from specserve_bench.replay import command as replay
+from specserve_bench.roofline import command as roofline
 from specserve_bench.serve import command as serve
 from specserve_bench.sweep import command as sweep
 
@@ -22,5 +23,5 @@ DESCRIPTION = "Measure servers of language models, and the settings of this one.
 def register(subparsers: _SubParsersAction[ArgumentParser]) -> None:
     parser = subparsers.add_parser("bench", help="measure servers and settings", description=DESCRIPTION)
     parts = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for part in (serve, sweep, replay):
+    for part in (serve, sweep, replay, roofline):
         part.register(parts)
