@@ -9,19 +9,8 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 PRODUCT = (
-    *(
-        "checks",
-        "core",
-        "draft_models",
-        "server",
-        "workbench",
-        "bench",
-        "demo",
-        "page",
-        "plugins",
-        "deploy",
-        "template",
-    ),
+    *("checks", "core", "draft_models", "server", "workbench", "bench", "demo", "page"),
+    *("plugins", "deploy", "template"),
 )
 BUILT = {"build", ".venv", "__pycache__"}
 CODE = {".py", ".cpp", ".hpp", ".js", ".css"}
