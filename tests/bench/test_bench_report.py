@@ -30,6 +30,7 @@ RECORDS = [
     )
     for number in range(8)
 ]
+SETTINGS = Settings(model="<mine>")
 FAILED = RequestRecord(number=8, kind="code", sent=0.0, failure=Failure("timeout", "late"))
 
 
@@ -60,7 +61,7 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def of_serve():
     records = [*RECORDS, FAILED]
-    return serve_report("http://host, <model>", Settings(), summarise(records, 2.0), records)
+    return serve_report("http://host, <model>", SETTINGS, summarise(records, 2.0), records)
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +103,7 @@ def test_colours_are_those_of_the_theme(report):
 
 def test_names_cannot_write_html(of_serve, of_sweep):
     assert "<model>" not in of_serve
+    assert "<td>&lt;mine&gt;</td>" in of_serve
     assert "&lt;edit&gt;" in of_serve
     assert "<why>" not in of_sweep
 
@@ -116,4 +118,4 @@ def test_the_figures_are_there(of_serve, of_sweep):
 
 def test_the_same_run_gives_the_same_text(of_serve):
     records = [*RECORDS, FAILED]
-    assert serve_report("http://host, <model>", Settings(), summarise(records, 2.0), records) == of_serve
+    assert serve_report("http://host, <model>", SETTINGS, summarise(records, 2.0), records) == of_serve

@@ -11,6 +11,12 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def not_negative(text: str) -> int:
+    if not text.isdecimal():
+        raise ArgumentTypeError(f"must be a whole number from 0 on; got {text}")
+    return int(text)
+
+
 def above_zero(text: str) -> float:
     try:
         number = float(text)

@@ -31,10 +31,8 @@ class Run(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """From the first request sent to the last token."""
-        if not self.records:
-            return 0.0
-        return max(record.ended for record in self.records) - min(record.sent for record in self.records)
+        """From the begin of the run to the last token, as `vllm bench serve` counts."""
+        return max((record.ended for record in self.records), default=0.0)
 
 
 async def run_load(

@@ -6,7 +6,7 @@ matplotlib draws them; it comes with specserve-bench[report] and is imported onl
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from specserve.errors import ConfigError
 
@@ -22,6 +22,10 @@ SERIES = ("#070801", "#070802", "#070803", "#070804", "#070805", "#070806")
 VARIABLES = {INK: "var(--ink)", GRID: "var(--grid)"} | {
     color: f"var(--series-{number})" for number, color in enumerate(SERIES, 1)
 }
+
+
+BESIDE: dict[str, Any] = {"frameon": False, "loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
+"""A legend to the right of the plot, where it hides nothing."""
 
 
 class Curve(NamedTuple):
@@ -51,7 +55,7 @@ def curves(labels: Labels, lines: Sequence[Curve]) -> str:
             axes.plot(line.x, line.y, color=SERIES[number % len(SERIES)], label=line.name, linewidth=1.5)
         axes.set_ylim(bottom=0)
         if len(shown) > 1:
-            axes.legend(frameon=False)
+            axes.legend(**BESIDE)
 
     return svg(labels, draw)
 
@@ -65,7 +69,7 @@ def grouped_bars(labels: Labels, groups: Sequence[str], bars: Mapping[str, Seque
             places = [at + (number - (len(bars) - 1) / 2) * width for at in range(len(groups))]
             axes.bar(places, heights, width * 0.9, color=SERIES[number % len(SERIES)], label=name)
         axes.set_xticks(range(len(groups)), groups)
-        axes.legend(frameon=False)
+        axes.legend(**BESIDE)
 
     return svg(labels, draw)
 

@@ -21,11 +21,12 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     """The first column is aligned to the left, the others to the right. Nothing is printed of no rows."""
     if not rows:
         return
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, header_style="bold", show_header=any(columns))
     for number, column in enumerate(columns):
         table.add_column(column, justify="right" if number else "left", overflow="fold")
     for row in rows:
         table.add_row(*row)
+    console().print(title, style="bold", soft_wrap=True)
     console().print(table)
     console().print()
 

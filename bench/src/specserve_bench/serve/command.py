@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from specserve_bench.given.numbers import above_zero, positive
+from specserve_bench.given.numbers import above_zero, not_negative, positive
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace, _SubParsersAction
@@ -63,7 +63,9 @@ def add_load_flags(parser: ArgumentParser) -> None:
     group.add_argument(
         "--seed", type=int, default=0, metavar="N", help="of arrivals and of prompts that are made; default: 0"
     )
-    group.add_argument("--warm-up", type=int, default=4, metavar="N", help="requests before, not measured; default: 4")
+    group.add_argument(
+        "--warm-up", type=not_negative, default=4, metavar="N", help="requests before, not measured; default: 4"
+    )
     group.add_argument(
         "--slo",
         nargs="+",
@@ -85,6 +87,7 @@ def run(args: Namespace) -> int:
     import asyncio  # with aiohttp and rich: not for --help
 
     from specserve_bench.client.target import Target, parse_url
+    from specserve_bench.output.files import check_files
     from specserve_bench.output.plots import require_matplotlib
     from specserve_bench.output.table import progress
     from specserve_bench.serve.finish import finish
@@ -95,6 +98,7 @@ def run(args: Namespace) -> int:
     settings = settings_of(args)
     if args.report:
         require_matplotlib()
+    check_files(args.out, args.report)
     with progress(target.url, settings.num_requests) as advance:
         measured = asyncio.run(measure(target, settings, advance))
     return finish(args, target.url, settings, measured)
@@ -117,6 +121,6 @@ def settings_of(args: Namespace) -> Settings:
         max_tokens=args.max_tokens,
         temperature=args.temperature,
         ignore_eos=args.ignore_eos,
-        num_warm_up=max(args.warm_up, 0),
+        num_warm_up=args.warm_up,
         objectives=parse_objectives(args.slo),
     )

@@ -11,6 +11,7 @@ import msgspec
 from specserve.command.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED
 from specserve_bench.client.records import RequestRecord
 from specserve_bench.figures.summary import Acceptance, Summary, summarise
+from specserve_bench.output.files import write_file
 from specserve_bench.output.table import console
 from specserve_bench.serve.present import print_summary
 from specserve_bench.serve.settings import Settings
@@ -39,14 +40,14 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def finish(args: Namespace, url: str, settings: Settings, measured: Measured) -> int:
     result = result_of(url, settings, measured)
     if args.out:
-        args.out.write_bytes(formatted(msgspec.structs.replace(result, records=measured.run.records)))
+        write_file(args.out, formatted(msgspec.structs.replace(result, records=measured.run.records)))
     if args.report:
         from specserve_bench.serve.report import report  # it needs matplotlib
 
         text = report(f"{url}, {result.model}", settings, result.summary, measured.run.records)
-        args.report.write_text(text, encoding="utf-8")
+        write_file(args.report, text)
     if args.json:
-        sys.stdout.write(formatted(result).decode())
+        sys.stdout.write(formatted(result))
     else:
         print_summary(f"{url}, {result.model}", result.summary)
         print_failures(measured.run.records)
@@ -74,8 +75,8 @@ def result_of(url: str, settings: Settings, measured: Measured) -> Result:
     )
 
 
-def formatted(result: Result) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n"
+def formatted(result: Result) -> str:
+    return msgspec.json.format(msgspec.json.encode(result), indent=2).decode() + "\n"
 
 
 def print_failures(records: list[RequestRecord]) -> None:

@@ -52,6 +52,7 @@ def register(subparsers: _SubParsersAction[ArgumentParser]) -> None:
 
 
 def run(args: Namespace) -> int:
+    from specserve_bench.output.files import check_files
     from specserve_bench.output.plots import require_matplotlib
     from specserve_bench.output.table import progress
     from specserve_bench.served.server_process import ended_by_sigterm
@@ -61,6 +62,7 @@ def run(args: Namespace) -> int:
     plan = plan_of(args)
     if args.report:
         require_matplotlib()
+    check_files(args.write, args.report)
     with ended_by_sigterm(), progress(plan.config.model, plan.num_runs) as advance:
         found = measure_all(plan, advance)
     return finish(args, plan, found)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from specserve_bench.figures.summary import Summary
+from specserve_bench.output.files import write_file
 from specserve_bench.output.table import console, print_table
 from specserve_bench.sweep.measure import rates, spread
 from specserve_bench.sweep.present import columns, rate_rows
@@ -49,11 +50,11 @@ def finish(args: Namespace, plan: Plan, found: Sequence[Measurement]) -> int:
     config = with_setting(plan.config, advised.setting, plan.drafters)
     text = engine_toml(config, f"Found by `specserve bench sweep`.\n{advised.why}")
     if args.write:
-        args.write.write_text(text, encoding="utf-8")
+        write_file(args.write, text)
     if args.report:
         from specserve_bench.sweep.report import report  # it needs matplotlib
 
-        args.report.write_text(report(plan, found, advised, text), encoding="utf-8")
+        write_file(args.report, report(plan, found, advised, text))
     if args.json:
         result = result_of(plan, found, advised, text)
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(result), indent=2).decode() + "\n")

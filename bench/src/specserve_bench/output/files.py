@@ -1,0 +1,29 @@
+"""Files of results: checked before anything is measured, written behind it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from specserve.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def check_files(*paths: Path | None) -> None:
+    """ConfigError where one cannot be written; None is no file. What is there keeps its content."""
+    for path in paths:
+        if path is not None:
+            write(path, "", "a")
+
+
+def write_file(path: Path, text: str) -> None:
+    write(path, text, "w")
+
+
+def write(path: Path, text: str, mode: str) -> None:
+    try:
+        with path.open(mode, encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise ConfigError(f"bench: {path} cannot be written: {error.strerror}.") from None
