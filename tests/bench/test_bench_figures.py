@@ -79,6 +79,11 @@ def test_an_objective_is_a_name_and_milliseconds(word):
         parse_objectives([word])
 
 
+def test_steps_are_summed_by_why_they_stopped():
+    records = [record(stops={"a": 1, "b": 2}), record(stops={"b": 3}), record(stops={"a": 90}, failure=BROKEN)]
+    assert list(summarise(records, 1.0).stops.items()) == [("b", 5), ("a", 1)]
+
+
 def test_draft_tokens_are_summed_by_drafter():
     drafted = [
         record(num_tokens=10, drafters={"ngram": DraftCounts(8, 4), "eagle": DraftCounts(2, 1)}),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import runpy
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from specserve_bench.replay.harness import replay
 from specserve_bench.replay.plugin_drafter import DrafterFactory
 from specserve_bench.replay.read_texts import Lengths, read_texts
 from specserve_bench.replay.run import COLD, WARM, Runner
+from specserve_server.cli import main
 
 ROOT = Path(__file__).parents[2]
 LINE = [5, 6, 7, 8, 9, 10, 11, 12]
@@ -103,12 +103,10 @@ def test_one_drafter_for_all_texts_knows_the_earlier_ones(tmp_path):
     assert warm.total.num_tokens == cold.total.num_tokens
 
 
-def test_the_command_prints_every_figure(tmp_path):
+def test_the_command_prints_every_figure(tmp_path, capsys):
     (tmp_path / "a.py").write_text("x = 1\nprint(x)\n" * 30)
-    command = [sys.executable, "-m", "specserve", "bench", "replay", str(tmp_path), "--budgets", "4", "--json"]
-    done = subprocess.run([*command, "--prompt-tokens", "9"], capture_output=True, text=True, check=False, timeout=120)
-    assert (done.returncode, done.stderr) == (0, "")
-    (row,) = json.loads(done.stdout)["runs"]
+    assert main(["bench", "replay", str(tmp_path), "--budgets", "4", "--json", "--prompt-tokens", "9"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["runs"]
     assert (row["drafter"], row["budget"], row["kind"]) == ("ngram", 4, "py")
     assert row["tokens_per_step"] == pytest.approx(row["num_tokens"] / row["num_steps"])
     assert row["tokens_per_step"] > 2

@@ -27,6 +27,7 @@ RECORDS = [
         gaps=(0.2, 0.25 + number / 100),
         num_tokens=5,
         drafters={"ngram": DraftCounts(4, 3)},
+        stops={"rejected": 3, "no_draft": 1},
     )
     for number in range(8)
 ]
@@ -111,6 +112,7 @@ def test_names_cannot_write_html(of_serve, of_sweep):
 def test_the_figures_are_there(of_serve, of_sweep):
     assert "<td>failed: timeout</td><td>1</td>" in of_serve
     assert "<td>ngram</td><td>32</td><td>24</td><td>75.0%</td>" in of_serve
+    assert "<td>rejected</td><td>24</td><td>75.0%</td>" in of_serve
     assert of_serve.count("<svg") == 4
     assert "<td>20.0</td>" in of_sweep
     assert of_sweep.count("<svg") == 1

@@ -29,7 +29,7 @@ def command(*words, key="secret"):
 
 
 def bench(*words, **how):
-    return subprocess.run(command(*words, **how), capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(command(*words, **how), capture_output=True, text=True, check=False, timeout=500)
 
 
 def test_every_figure_of_a_run_is_there(server, tmp_path):

@@ -82,6 +82,29 @@ async def test_other_servers_may_tell_less_of_drafts(metrics, expected):
     assert record.drafters == expected
 
 
+def step_event(*steps: str) -> bytes:
+    told = ",".join(steps).encode()
+    return b'data: {"choices":[{"text":"a","speculation":{"steps":[%s]}}]}\n\n' % told
+
+
+async def test_steps_are_counted_by_why_they_stopped():
+    rejected = '{"stopped":"rejected","reason":null,"tokens":[],"draft":[]}'
+    waiting = '{"stopped":"no_draft","reason":"none of %d proposed draft tokens was verified: does not pay"}'
+    record = await record_of(
+        [step_event(rejected, waiting % 2), step_event(rejected), step_event(waiting % 31), END, DONE]
+    )
+    why = "no_draft: none of N proposed draft tokens was verified: does not pay"
+    assert record.stops == {"rejected": 2, why: 2}
+    assert record.failure is None
+
+
+@pytest.mark.parametrize("told", ["null", "3", '{"steps":[3]}', '{"steps":[{}]}'])
+async def test_what_is_told_of_steps_in_another_form_is_left_out(told):
+    event = b'data: {"choices":[{"text":"a","speculation":%s}]}\n\n' % told.encode()
+    record = await record_of([event, END, DONE])
+    assert (record.stops, record.failure) == ({}, None)
+
+
 @pytest.mark.parametrize(
     ("pieces", "how", "kind"),
     [

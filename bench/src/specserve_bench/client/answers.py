@@ -26,6 +26,8 @@ class Choice(msgspec.Struct, frozen=True):
     delta: Delta | None = None
     """None in answers of /v1/completions."""
     finish_reason: str | None = None
+    speculation: Raw = Raw()
+    """What specserve tells of its steps, where it is asked."""
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -43,6 +45,10 @@ class Event(msgspec.Struct, frozen=True):
     def has_tokens(self) -> bool:
         """A chat that only says whose turn it is has none. A token whose text is still incomplete counts."""
         return any(choice.delta is None or choice.finish_reason or choice.delta.has_tokens for choice in self.choices)
+
+    @property
+    def told_steps(self) -> list[Raw]:
+        return [choice.speculation for choice in self.choices if bytes(choice.speculation) not in NOTHING]
 
     @property
     def is_error(self) -> bool:

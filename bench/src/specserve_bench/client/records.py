@@ -48,6 +48,8 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
     """How tokens were counted: as the server states them, or by events where it states none."""
     drafters: dict[str, DraftCounts] | None = None
     """By drafter; None where the server does not tell it."""
+    stops: dict[str, int] = {}
+    """Steps by why they accepted no more draft tokens; none where the server was not asked, or does not tell it."""
     failure: Failure | None = None
 
     @property

@@ -7,6 +7,7 @@ until the last of them, not until the connection ends.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ import msgspec
 from specserve_bench.client.answers import Usage, draft_counts, event_decoder
 from specserve_bench.client.events import EventParser, TooLongError
 from specserve_bench.client.records import Failure, RequestRecord
+from specserve_bench.client.steps import stops_in
 
 if TYPE_CHECKING:
     from specserve_bench.client.answers import Event
@@ -34,11 +36,13 @@ class Stopwatch:
         self.times: list[float] = []
         self.usage: Usage | None = None
         self.drafters: dict[str, DraftCounts] | None = None
+        self.stops: Counter[str] = Counter()
         self.finished = False
 
     def take(self, event: Event) -> None:
         if event.has_tokens:
             self.times.append(time.perf_counter())
+            self.stops.update(stops_in(event.told_steps))
             self.finished |= any(choice.finish_reason for choice in event.choices)
         self.usage = event.usage or self.usage
         counts = draft_counts(event.metrics)
@@ -59,6 +63,7 @@ class Stopwatch:
             num_tokens=usage.completion_tokens if usage else len(times),
             counted="usage" if usage else "events",
             drafters=self.drafters,
+            stops=dict(self.stops),
             failure=failure,
         )
 

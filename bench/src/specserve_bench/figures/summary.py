@@ -70,6 +70,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """By drafter."""
     tokens_per_step: float | None = None
     """Output tokens for each token that the model added itself, of requests whose drafts are known."""
+    stops: dict[str, int] = {}
+    """Steps by why they accepted no more draft tokens, the most frequent first; none where nothing tells it."""
 
 
 def summarise(records: Sequence[RequestRecord], seconds: float, objectives: Objectives | None = None) -> Summary:
@@ -92,6 +94,7 @@ def summarise(records: Sequence[RequestRecord], seconds: float, objectives: Obje
         goodput=goodput(records, objectives, rate) if objectives else None,
         acceptance=acceptance(good),
         tokens_per_step=tokens_per_step(good),
+        stops=dict(sum((Counter(record.stops) for record in good), Counter[str]()).most_common()),
     )
 
 

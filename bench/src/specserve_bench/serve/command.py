@@ -26,6 +26,9 @@ def register(subparsers: _SubParsersAction[ArgumentParser]) -> None:
     add_prompt_flags(parser)
     add_load_flags(parser)
     add_connection_flags(parser)
+    parser.add_argument(
+        "--speculation", action="store_true", help="ask why steps accept no more draft tokens; answers get longer"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write JSON with a record of each request")
     parser.add_argument("--report", type=Path, metavar="FILE.html", help="write a report with plots")
@@ -123,4 +126,5 @@ def settings_of(args: Namespace) -> Settings:
         ignore_eos=args.ignore_eos,
         num_warm_up=args.warm_up,
         objectives=parse_objectives(args.slo),
+        speculation=args.speculation,
     )

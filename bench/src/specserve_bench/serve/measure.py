@@ -43,6 +43,7 @@ async def measure(target: Target, settings: Settings, on_record: Callable[[Reque
             max_tokens=settings.max_tokens,
             temperature=settings.temperature,
             ignore_eos=settings.ignore_eos,
+            further={"return_speculation": True} if settings.speculation else {},
         )
         prompts = await find_prompts(session, target.url, model, settings)
         url = target.url + ROUTES[settings.api]

@@ -25,6 +25,7 @@ def print_summary(title: str, summary: Summary) -> None:
     if summary.acceptance:
         rows = [(name, *acceptance_cells(counts)) for name, counts in summary.acceptance.items()]
         print_table("draft tokens", ("drafter", "drafted", "accepted", "share"), rows)
+    print_table("steps, by why they accepted no more draft tokens", ("", "steps", "share"), stop_rows(summary))
     for line in notes(summary):
         console().print(line)
 
@@ -59,6 +60,11 @@ def cells(times: Distribution) -> list[str]:
 
 def acceptance_cells(counts: Acceptance) -> tuple[str, str, str]:
     return str(counts.drafted), str(counts.accepted), f"{counts.share:.1%}"
+
+
+def stop_rows(summary: Summary) -> list[tuple[str, str, str]]:
+    total = sum(summary.stops.values())
+    return [(why, str(count), f"{count / total:.1%}") for why, count in summary.stops.items()]
 
 
 def notes(summary: Summary) -> list[str]:

@@ -9,7 +9,7 @@ import msgspec
 
 from specserve_bench.output.page import Plot, Section, Table, page
 from specserve_bench.output.plots import Curve, Labels, curves
-from specserve_bench.serve.present import COLUMNS, acceptance_cells, cells, latency_rows, totals
+from specserve_bench.serve.present import COLUMNS, acceptance_cells, cells, latency_rows, stop_rows, totals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +28,9 @@ def report(title: str, settings: Settings, summary: Summary, records: Sequence[R
     if summary.acceptance:
         rows = [(name, *acceptance_cells(counts)) for name, counts in summary.acceptance.items()]
         sections.append(Section("Draft tokens", [Table(("drafter", "drafted", "accepted", "share"), rows)]))
+    if summary.stops:
+        title = "Steps, by why they accepted no more draft tokens"
+        sections.append(Section(title, [Table(("", "steps", "share"), stop_rows(summary))]))
     good = [record for record in records if record.failure is None]
     if good:
         sections += [Section("Latencies", latency_plots(good)), Section("Over time", [Plot(over_time(good))])]

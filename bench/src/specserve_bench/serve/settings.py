@@ -26,4 +26,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     temperature: float | None = None
     ignore_eos: bool = False
     num_warm_up: int = 4
+    speculation: bool = False
+    """Ask for what each step drafted, which makes answers longer."""
     objectives: Objectives | None = None
