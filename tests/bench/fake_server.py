@@ -12,6 +12,8 @@ from aiohttp.test_utils import TestServer
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
+CONNECTIONS = web.AppKey("connections", set)
+"""Those on which requests came."""
 PAUSE = 0.05
 """Seconds before each piece."""
 DONE = b"data: [DONE]\n\n"
@@ -31,6 +33,7 @@ async def answering(
     pieces: Sequence[bytes], *, status: int = 200, breaks_off: bool = False
 ) -> AsyncIterator[TestServer]:
     async def answer(request: web.Request) -> web.StreamResponse:
+        connections.add(request.transport)
         await request.read()
         response = web.StreamResponse(status=status)
         await response.prepare(request)
@@ -42,7 +45,9 @@ async def answering(
             request.transport.abort()
         return response
 
+    connections: set[object] = set()
     app = web.Application()
+    app[CONNECTIONS] = connections
     app.router.add_post("/v1/completions", answer)
     async with TestServer(app) as server:
         yield server

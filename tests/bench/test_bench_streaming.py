@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fake_server import DONE, PAUSE, answering, text_event, usage_event
+from fake_server import CONNECTIONS, DONE, PAUSE, answering, text_event, usage_event
 
 from specserve_bench.client.events import EventParser
 from specserve_bench.client.records import DraftCounts
@@ -127,6 +127,20 @@ async def test_a_failure_has_a_kind(pieces, how, kind):
     assert record.failure.kind == kind
     assert record.failure.message
     assert record.last > 0
+
+
+async def test_the_next_request_uses_the_same_connection():
+    """Making another one would count in its time to the first token."""
+    async with answering([END, DONE]) as server, Target("").session() as session:
+        sender = Sender(session, str(server.make_url("/v1/completions")))
+        for number in range(3):
+            await sender.send(number, "code", b"{}")
+        assert len(server.app[CONNECTIONS]) == 1
+
+
+async def test_a_connection_that_is_lost_behind_the_end_fails_no_request():
+    record = await record_of([END, DONE], breaks_off=True)
+    assert record.failure is None
 
 
 async def test_a_server_that_is_not_there_is_a_failed_connection():

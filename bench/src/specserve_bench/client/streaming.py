@@ -20,6 +20,8 @@ from specserve_bench.client.records import Failure, RequestRecord
 from specserve_bench.client.steps import stops_in
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from specserve_bench.client.answers import Event
     from specserve_bench.client.records import DraftCounts
 
@@ -38,6 +40,9 @@ class Stopwatch:
         self.drafters: dict[str, DraftCounts] | None = None
         self.stops: Counter[str] = Counter()
         self.finished = False
+        """Whether there was a finish_reason."""
+        self.done = False
+        """Whether the stream said that it is over."""
 
     def take(self, event: Event) -> None:
         if event.has_tokens:
@@ -87,32 +92,48 @@ class Sender:
                 if answer.status != 200:
                     return Failure(f"status {answer.status}", one_line(await answer.text(errors="replace")))
                 return await read_events(answer.content, watch)
-        except TimeoutError:
-            return Failure("timeout", f"no end after {time.perf_counter() - watch.sent:.1f} s")
-        except (aiohttp.ClientError, OSError) as error:
-            kind = "connection lost" if watch.times else "connection"
-            return Failure(kind, one_line(f"{type(error).__name__}: {error}"))
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            return None if watch.done and watch.times else failure_of(error, watch)
+
+
+def failure_of(error: Exception, watch: Stopwatch) -> Failure:
+    """Of a connection."""
+    if isinstance(error, TimeoutError):
+        return Failure("timeout", f"no end after {time.perf_counter() - watch.sent:.1f} s")
+    kind = "connection lost" if watch.times else "connection"
+    return Failure(kind, one_line(f"{type(error).__name__}: {error}"))
 
 
 async def read_events(content: aiohttp.StreamReader, watch: Stopwatch) -> Failure | None:
-    """What is wrong with the stream; None where it is whole."""
+    """What is wrong with the stream; None where it is whole. It is read to its end, behind [DONE] too: a connection
+    that is left before is not used again, and the next request would wait for another one."""
     parser = EventParser()
     async for chunk in content.iter_any():
         try:
-            for data in parser.feed(chunk):
-                if data == DONE:
-                    return None if watch.times else Failure("no tokens", "the stream ended without a token")
-                event = event_decoder.decode(data)
-                if event.is_error:
-                    return Failure("error event", one_line(bytes(event.error).decode()))
-                watch.take(event)
+            if not watch.done and (failure := take_events(parser.feed(chunk), watch)):
+                return failure
         except (msgspec.DecodeError, UnicodeDecodeError, TooLongError) as error:
             return Failure("no stream of events", one_line(str(error)))
+    if watch.done:
+        return None if watch.times else Failure("no tokens", "the stream ended without a token")
     if not watch.times:
         return Failure("no stream of events", "the answer ended, and no event in it had a token")
-    return (
-        None if watch.finished else Failure("ended early", f"after {len(watch.times)} events, without a finish_reason")
-    )
+    if not watch.finished:
+        return Failure("ended early", f"after {len(watch.times)} events, without a finish_reason")
+    return None
+
+
+def take_events(events: Iterable[bytes], watch: Stopwatch) -> Failure | None:
+    """Up to [DONE]. A Failure where one is an error."""
+    for data in events:
+        if data == DONE:
+            watch.done = True
+            return None
+        event = event_decoder.decode(data)
+        if event.is_error:
+            return Failure("error event", one_line(bytes(event.error).decode()))
+        watch.take(event)
+    return None
 
 
 def one_line(text: str) -> str:
