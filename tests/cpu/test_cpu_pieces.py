@@ -64,7 +64,7 @@ def test_the_whole_weight_is_wanted_where_pieces_are_not_packed_as_few_bits() ->
     plain, few = coded(Form(None, 32, Numbers(torch.float16)), 64, 96), rows_of(weight("4 bits"), slice(0, 64))
     odd_groups = coded(Form(tuple(range(16)), 24, Numbers(torch.float16)), 64, 96)
     wanted: dict[str, list[QuantisedWeight | Tensor]] = {
-        "8 bits and scales alone, which have kernels of their own": [plain],
+        "8 bits and inputs that are not rounded, which have kernels of their own": [plain._replace(activations="auto")],
         "groups that no kernel has": [odd_groups],
         "such groups later": [few, odd_groups],
         "a tensor among them": [few, randn(64, 96)],
@@ -73,6 +73,7 @@ def test_the_whole_weight_is_wanted_where_pieces_are_not_packed_as_few_bits() ->
     for why, pieces in wanted.items():
         assert kernels().prepare_pieces(iter(pieces), None) is None, why
     assert kernels().prepare_pieces([few, plain], None) is not None
+    assert kernels().prepare_pieces([plain, plain], None) is not None
 
 
 def test_an_error_of_what_reads_the_pieces_is_not_hidden() -> None:

@@ -85,14 +85,18 @@ class CpuKernels(KernelSet):
     def coded(self, weight: QuantisedWeight, bias: Tensor | None) -> CodedLinear:
         return CodedLinear(self.machine, (weight,), bias, inputs_of(weight, self.activations))
 
+    def keeps_codes(self, weight: QuantisedWeight) -> bool:
+        """Whether integers times scales are multiplied as codes, by inputs that have scales of their own groups."""
+        in_groups = weight.num_groups > 1 and inputs_of(weight, self.activations) == "int8"
+        return has_few_bits(weight) or in_groups
+
     def prepare_router(self, weight: Tensor, bias: Tensor | None) -> PackedLinear:
         """In the model's dtype, whatever the option `weights` says."""
         return PackedLinear(self.machine, weight, bias)
 
     def prepare_quantised(self, weight: QuantisedWeight, bias: Tensor | None) -> PackedLinear | None:
         """Whatever the option `weights` says."""
-        in_groups = weight.num_groups > 1 and inputs_of(weight, self.activations) == "int8"
-        if is_codable(weight) and (has_few_bits(weight) or in_groups):
+        if is_codable(weight) and self.keeps_codes(weight):
             return self.coded(weight, bias)
         if weight.dtype == torch.bfloat16 and weight.group_size % 2 and weight.num_groups > 1:
             return None  # dot products take pairs of inputs
@@ -110,7 +114,7 @@ class CpuKernels(KernelSet):
         codable = codable_pieces(pieces)
         try:
             first = next(codable)
-            if is_plain(first) and not has_few_bits(first):
+            if is_plain(first) and not self.keeps_codes(first):
                 return None
             return CodedLinear(self.machine, chain((first,), codable), bias, inputs_of(first, self.activations))
         except NotPackedInPieces:
