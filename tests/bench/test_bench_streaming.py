@@ -131,7 +131,7 @@ async def test_a_failure_has_a_kind(pieces, how, kind):
 
 async def test_the_next_request_uses_the_same_connection():
     """Making another one would count in its time to the first token."""
-    async with answering([END, DONE]) as server, Target("").session() as session:
+    async with answering([END, DONE, b": the end comes later"]) as server, Target("").session() as session:
         sender = Sender(session, str(server.make_url("/v1/completions")))
         for number in range(3):
             await sender.send(number, "code", b"{}")

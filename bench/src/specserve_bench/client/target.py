@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import aiohttp
 
@@ -35,7 +36,7 @@ class Target(NamedTuple):
             connector=aiohttp.TCPConnector(limit=0, ssl=self.ssl()),
             timeout=aiohttp.ClientTimeout(total=self.timeout),
             headers=headers,
-            trust_env=True,
+            trust_env=bool(getproxies()),  # it looks for proxies and passwords before every request
         )
 
     def ssl(self) -> ssl.SSLContext | bool:
