@@ -6,6 +6,7 @@ chats.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from tokenizers import Tokenizer as RustTokenizer
 from specserve.errors import ModelError, RequestError
 from specserve.model_files import of_text, read_optional_json
 from specserve.text.eos import configured_eos_ids, drop_beyond_vocab, tokenizer_eos_ids
+from specserve.text.panics import panics_as
 from specserve.text.sampling_defaults import sampling_defaults
 from specserve.text.text_stream import HfTextStream
 from specserve.text.token_pieces import TokenPieces
@@ -23,20 +25,29 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NOT_UNICODE = "the text is not valid Unicode: it holds half of a surrogate pair."
+SAMPLE = "a  B\n12 é漢🙂"
 LONG_TEXT = 4096
 """Texts with more characters are encoded without the interpreter's lock."""
 
 
 def read_tokenizer(file: Path) -> RustTokenizer:
-    """Raises ModelError: no JSON, or JSON that the library does not know."""
+    """Raises ModelError: no JSON, or JSON that the library does not know, or at which it panics."""
     try:
-        return RustTokenizer.from_file(str(file))
+        with panics_as(RuntimeError):
+            rust = RustTokenizer.from_file(str(file))
+            with suppress(Exception):  # some vocabularies have no token for some characters
+                rust.decode(rust.encode(SAMPLE).ids, skip_special_tokens=False)
+        return rust
     except Exception as error:  # the library raises plain Exception
         read_optional_json(file)
         raise ModelError(
             f"{file} is not a valid tokenizer: the library tokenizers {version('tokenizers')} reads no such file "
             f"({error}). Download it again, or update the library if the model is newer."
         ) from error
+
+
+def cannot_encode(why: str) -> RequestError:
+    return RequestError(f"the model's tokenizer cannot encode this text: {why}. Send another text.")
 
 
 class HfTokenizer:
@@ -102,7 +113,8 @@ class HfTokenizer:
         if len(text) > LONG_TEXT:
             return self.encode_in_background(text, add_special_tokens=add_special_tokens)
         try:
-            ids: list[int] = self._rust.encode(text, add_special_tokens=add_special_tokens).ids
+            with panics_as(cannot_encode):
+                ids: list[int] = self._rust.encode(text, add_special_tokens=add_special_tokens).ids
         except TypeError:
             raise RequestError(NOT_UNICODE) from None
         return ids
@@ -111,14 +123,16 @@ class HfTokenizer:
         """`encode` for threads beside the step loop: without the interpreter's lock. The library's worker threads are
         started by the first caller and inherit its priority."""
         try:
-            (encoding,) = self._rust.encode_batch_fast([text], add_special_tokens=add_special_tokens)
+            with panics_as(cannot_encode):
+                (encoding,) = self._rust.encode_batch_fast([text], add_special_tokens=add_special_tokens)
         except TypeError:
             raise RequestError(NOT_UNICODE) from None
         ids: list[int] = encoding.ids
         return ids
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        text: str = self._rust.decode(list(ids), skip_special_tokens=skip_special_tokens)
+        with panics_as(RuntimeError):
+            text: str = self._rust.decode(list(ids), skip_special_tokens=skip_special_tokens)
         return text
 
     def stream(self, prompt_ids: Sequence[int], *, skip_special_tokens: bool = True) -> HfTextStream:
