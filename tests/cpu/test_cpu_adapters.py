@@ -90,9 +90,9 @@ def test_layers_with_adapters_have_the_bits_of_the_pieces(
 ) -> None:
     options: dict[str, Any] = {
         "plugin_options": {"cpu": {"instruction_set": isa}}, "dtype": str(dtype).partition(".")[2],
-        "attention": attention, "threads": 2, "max_num_batched_tokens": 100,
+        "attention": attention, "max_num_batched_tokens": 100,
     }  # fmt: skip
-    fused, pieces = (engine_with_adapters(toy_model, **options) for _ in range(2))
+    fused, pieces = (engine_with_adapters(toy_model, threads=n, **options) for n in (2, 1))
     assert isinstance(fused.runner.passes, FusedPass if attention == "auto" else SplitPass)
     pieces.runner.passes = TiledPass(pieces.runner.model, pieces.runner.attention, None)
     requests = requests_with_adapters("a", "", "b", "c")
@@ -114,7 +114,7 @@ def test_other_families_take_adapters_too(
 ) -> None:
     """Experts' and routers', too."""
     model = write_checkpoint(tmp_path, architecture=architecture, **extra)
-    fused, pieces = (engine_with_adapters(model, dtype=str(dtype).partition(".")[2], threads=2) for _ in range(2))
+    fused, pieces = (engine_with_adapters(model, dtype=str(dtype).partition(".")[2], threads=n) for n in (2, 1))
     assert isinstance(fused.runner.passes, FusedPass)
     pieces.runner.passes = TiledPass(pieces.runner.model, pieces.runner.attention, None)
     requests = requests_with_adapters("a", "", "b")

@@ -68,7 +68,7 @@ def num_coded(assembled: Assembled) -> int:
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_fused_layers_have_the_bits_of_the_pieces(model: Path, isa: str, activations: str, dtype: str) -> None:
     requests = varied_requests(6)
-    fused, other = (make_engine(model, **options(activations, isa, dtype=dtype, threads=2)) for _ in range(2))
+    fused, other = (make_engine(model, **options(activations, isa, dtype=dtype, threads=n)) for n in (2, 1))
     assert isinstance(passes(fused), FusedPass)
     assert num_coded(fused) >= 7
     pieces = in_pieces(other.engine)
