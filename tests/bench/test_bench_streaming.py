@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fake_server import CONNECTIONS, DONE, PAUSE, answering, text_event, usage_event
+from measured_server import CONNECTIONS, DONE, PAUSE, answering, text_event, usage_event
 
 from specserve_bench.client.events import EventParser
 from specserve_bench.client.records import DraftCounts

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 OF_SERVE = "see specserve serve --help."
 WRONG = [
-    (["serv"], "COMMAND must be one of serve, generate, plugins, doctor, completion; got 'serv'; see specserve "
+    (["serv"], "COMMAND must be one of serve, generate, plugins, doctor, bench, completion; got 'serv'; see specserve "
      "--help."),
     (["serve", "--prt", "5"], f"specserve serve has no option --prt, did you mean --port? {OF_SERVE}"),
     (["serve", "--port", "abc"], f"--port must be an integer; got 'abc'; {OF_SERVE}"),
