@@ -19,7 +19,10 @@ KNOWN = {
     ("expression", "labels"),
     [
         ('rate(asked_total{reason="stop"}[5m])', {"job", "instance", "model", "reason"}),
-        ("sum by (reason) (rate(asked_total[5m])) / ignoring (reason) group_left sum(rate(steps_total[5m]))", {"reason"}),
+        (
+            "sum by (reason) (rate(asked_total[5m])) / ignoring (reason) group_left sum(rate(steps_total[5m]))",
+            {"reason"},
+        ),
         ("histogram_quantile(0.9, sum by (model, le) (rate(took_bucket[5m]))) > 5", {"model"}),
         ("sum(asked_total unless asked_total offset 15m) > 0 or sum(increase(asked_total[15m])) > 0", set()),
         ("avg_over_time(waiting[10m]) > 2 and deriv(waiting[10m]) > 0", {"job", "instance", "model"}),
