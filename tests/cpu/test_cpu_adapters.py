@@ -122,6 +122,21 @@ def test_other_families_take_adapters_too(
 
 
 @each_dtype
+@pytest.mark.parametrize("weights", ["auto", "int8", "int4"])
+@pytest.mark.parametrize("sizes", [{"hidden_size": 7}, {"intermediate_size": 9}], ids=["hidden", "intermediate"])
+def test_models_of_odd_sizes_take_adapters_whatever_their_weights_become(
+    tmp_path: Path, dtype: torch.dtype, weights: str, sizes: dict[str, int]
+) -> None:
+    """Adapters keep the model's dtype, in which inputs are padded."""
+    model = write_checkpoint(tmp_path, **{"head_dim": 32, **sizes})
+    options = {"dtype": str(dtype).partition(".")[2], "plugin_options": {"cpu": {"weights": weights}}}
+    engine, pieces = (engine_with_adapters(model, **options) for _ in range(2))
+    pieces.runner.passes = TiledPass(pieces.runner.model, pieces.runner.attention, None)
+    requests = requests_with_adapters("a", "", "b")
+    assert run_requests(engine, requests).decided() == run_requests(pieces, requests).decided()
+
+
+@each_dtype
 def test_adapters_of_other_rows_do_not_change_a_row(toy_model: Path, dtype: torch.dtype) -> None:
     engine = engine_with_adapters(toy_model, dtype=str(dtype).partition(".")[2], prefix_cache=False)
     plain = make_engine(toy_model, plugins=("cpu",), dtype=str(dtype).partition(".")[2]).engine

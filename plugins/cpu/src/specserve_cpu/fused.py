@@ -16,7 +16,7 @@ from specserve.api.models import NO_TAPS, DenseMlp, LowRankDelta, copy_tap
 from specserve_cpu.adapters import native_segments
 from specserve_cpu.attention import CpuPagedAttention, native_module
 from specserve_cpu.dlpack import dlpack
-from specserve_cpu.linear import PackedLinear
+from specserve_cpu.linear import PackedLinear, padding_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -161,8 +161,9 @@ def is_fusable(projection: AdaptableProjection) -> bool:
 
 
 def is_packed(projection: AdaptableProjection) -> bool:
-    """Is its kernel ours, without padding?"""
-    return isinstance(projection.packed, PackedLinear) and not projection.packed.padding
+    """Is its kernel ours, and would neither it nor an adapter's parts in the model's dtype have padding?"""
+    packed = projection.packed
+    return isinstance(packed, PackedLinear) and not padding_of(packed.in_features, packed.dtype)
 
 
 def native_linear(projection: Projection) -> _native.DtypeModule.PackedLinear:

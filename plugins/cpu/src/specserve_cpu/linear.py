@@ -34,8 +34,7 @@ class PackedLinear:
     ) -> None:
         self.out_features, self.in_features = weight.shape
         self.dtype = weight.dtype
-        # bfloat16 dot products take inputs in pairs
-        self.padding = self.in_features % 2 if weight.dtype == torch.bfloat16 else 0
+        self.padding = padding_of(self.in_features, weight.dtype)
         self.form: tuple[int | str, str] | None = None
         """How weights are kept and multiplied: the size of groups that share a scale, and what inputs become. None: in
         the model's dtype."""
@@ -64,6 +63,11 @@ class ReadableLinear(PackedLinear, PackedRows):
         out = torch.empty((len(outputs), self.in_features + self.padding), dtype=self.dtype)
         self.native.rows(dlpack(outputs), dlpack(out))
         return out[:, : self.in_features].contiguous()
+
+
+def padding_of(in_features: int, dtype: torch.dtype) -> int:
+    """The columns that are added to a weight in the model's dtype: bfloat16 dot products take inputs in pairs."""
+    return in_features % 2 if dtype == torch.bfloat16 else 0
 
 
 def has_quantisable_inputs(weight: QuantisedWeight) -> bool:
