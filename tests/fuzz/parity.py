@@ -63,8 +63,9 @@ def load(path: object) -> Any:
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
+    plain = {"attn_implementation": "eager", "experts_implementation": "eager"}  # grouped products refuse odd sizes
     try:
-        return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager").eval()
+        return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, **plain).eval()
     except Exception:  # of many types; coverage says whether any model could be loaded
         return None
 

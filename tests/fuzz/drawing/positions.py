@@ -39,8 +39,8 @@ def draw_windows(rng: random.Random, family: str, num_layers: int) -> dict[str, 
 def draw_rope(rng: random.Random, family: str, head_dim: int, longest: int) -> dict[str, Any]:
     config: dict[str, Any] = {"rope_theta": rng.choice((100.0, 10000.0, 500000.0))}
     kind = rng.choice(("default", *ROPES))
-    if kind == "default" and rng.random() < 0.2 and (family != "phi3" or head_dim % 4 == 0):
-        config["partial_rotary_factor"] = 0.5  # of effect in phi3 alone
+    if kind == "default" and rng.random() < 0.2 and (family not in ("phi3", "gpt_oss") or head_dim % 4 == 0):
+        config["partial_rotary_factor"] = 0.5  # others do without it
     if kind != "default" and head_dim > 2:
         table = {"rope_type": kind, "factor": rng.choice((1.5, 2.0, 4.0))}
         config["rope_scaling"] = table | more_of(kind, head_dim // 2, longest)
