@@ -9,6 +9,7 @@ Both engines get the same prompts by tokens, greedy, and the same threads. llama
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from contextlib import ExitStack
 from functools import partial
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from benchmarks.peers.workers.wire import EngineSetup
 
 LLAMACPP, OPENVINO = "llamacpp", "openvino"
+ENGINES = (SPECSERVE, LLAMACPP, OPENVINO)
 PROMPT_LEN, LONG_PROMPT, NUM_TOKENS, MAX_LEN = 64, 2000, 64, 2100
 VERIFIED, CONTEXT = 8, 256
 VERIFY_TARGET, READ_TARGET = 1.3, 0.75
@@ -88,9 +90,9 @@ def run(options: Options) -> Result:
     for file, source in zip_longest(chosen.files, chosen.sources):
         for cell, one in measure(file, source, cells, rounds, options.threads, chosen.llama_server):
             ratio, name = one.ratio(LLAMACPP), f"{file.stem}, {cell.workload.name}, {cell.requests}"
-            rates = [f"{one.throughput(engine) * per_token(cell):.1f}" for engine in (SPECSERVE, LLAMACPP, OPENVINO)]
+            rates = [known(one.throughput(engine) * per_token(cell), ".1f") for engine in ENGINES]
             range_of_ours = spread([rate * per_token(cell) for rate in one.samples[SPECSERVE]])
-            ratios = [f"{one.ratio(engine):.2f}x" for engine in (LLAMACPP, OPENVINO)]
+            ratios = [known(one.ratio(engine), ".2f", "x") for engine in ENGINES[1:]]
             rows.append((name, rates[0], range_of_ours, *rates[1:], *ratios))
             checks.append(Check(f"{name}, specserve / llama.cpp", ratio, cell.target, False, "x"))
             raw |= {f"{name}, {engine}": samples for engine, samples in one.samples.items()}
@@ -114,6 +116,11 @@ def run(options: Options) -> Result:
         ],
         raw=raw,
     )
+
+
+def known(value: float, form: str, unit: str = "") -> str:
+    """- where it is not a number: of an engine that was not asked, or crashed."""
+    return "-" if math.isnan(value) else f"{value:{form}}{unit}"
 
 
 def per_token(cell: Cell) -> float:
