@@ -14,7 +14,7 @@ import torch
 
 from specserve.errors import PluginError
 from specserve.faults import BadAnswerError
-from specserve.models.quantised import DeferredWeight, dense, is_plain
+from specserve.models.quantised import DeferredWeight, dense
 from specserve.protocols.part import WholeMap
 from specserve.protocols.quantised import PackedRows, QuantisedWeight, StackedWeight
 
@@ -153,7 +153,7 @@ def packed_as_kept(
     """The map of a quantised weight; None where it is none, or the kernels cannot keep it so."""
     if isinstance(weight, DeferredWeight):
         return kernels.prepare_pieces(weight.pieces(), bias)
-    if isinstance(weight, QuantisedWeight) and is_plain(weight):
+    if isinstance(weight, QuantisedWeight) and weight.is_plain:
         return kernels.prepare_quantised(weight, bias)
     if isinstance(weight, QuantisedWeight | StackedWeight):
         parts = weight.parts if isinstance(weight, StackedWeight) else (weight,)

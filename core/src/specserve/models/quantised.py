@@ -39,11 +39,6 @@ def placed(weight: Tensor | QuantisedWeight, device: torch.device, dtype: torch.
     return weight._replace(dtype=dtype).on(device) if isinstance(weight, QuantisedWeight) else weight
 
 
-def is_plain(weight: QuantisedWeight) -> bool:
-    """Whether it is integers times scales and nothing else."""
-    return weight.offsets is None and not isinstance(weight.scales, Factors)
-
-
 def stacked(weights: Sequence[Tensor | QuantisedWeight]) -> Weight:
     """Weights of maps with the same inputs as one weight: quantised where all are."""
     quantised = [weight for weight in weights if isinstance(weight, QuantisedWeight)]

@@ -64,6 +64,11 @@ class QuantisedWeight(NamedTuple):
         """Of each output."""
         return (self.scales.steps if isinstance(self.scales, Factors) else self.scales).shape[-1]
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is integers times scales and nothing else."""
+        return self.offsets is None and not isinstance(self.scales, Factors)
+
     def dense(self) -> Tensor:
         """The weight itself, rounded to the model's dtype: [out, in]."""
         at_once = max(DENSE_AT_ONCE * len(self.integers) // max(self.integers.numel(), 1), 1)

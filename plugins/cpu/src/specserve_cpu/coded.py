@@ -128,11 +128,6 @@ def native_numbers(numbers: Tensor | Factors) -> tuple[Tensor, Tensor | None]:
     return numbers.contiguous(), None
 
 
-def is_plain(weight: QuantisedWeight) -> bool:
-    """Whether it is integers times scales and nothing else."""
-    return weight.offsets is None and not isinstance(weight.scales, Factors)
-
-
 def has_few_bits(weight: QuantisedWeight) -> bool:
     return levels_of(weight.levels).bits < EIGHT
 

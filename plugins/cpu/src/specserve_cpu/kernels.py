@@ -22,7 +22,6 @@ from specserve_cpu.coded import (
     has_few_bits,
     inputs_of,
     is_codable,
-    is_plain,
     quantise_to_four,
 )
 from specserve_cpu.dlpack import dlpack
@@ -114,7 +113,7 @@ class CpuKernels(KernelSet):
         codable = codable_pieces(pieces)
         try:
             first = next(codable)
-            if is_plain(first) and not self.keeps_codes(first):
+            if first.is_plain and not self.keeps_codes(first):
                 return None
             return CodedLinear(self.machine, chain((first,), codable), bias, inputs_of(first, self.activations))
         except NotPackedInPieces:
