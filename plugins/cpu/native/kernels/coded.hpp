@@ -30,6 +30,8 @@ struct NumberForm {
     int unit_bytes() const { return unit == Unit::kNone ? 0 : unit == Unit::kFloat ? 4 : 2; }
 };
 
+constexpr ptrdiff_t bytes_of_block(int bits) { return ptrdiff_t{kLanes} * kBlockInputs * bits / 8; }
+
 // How the weights of a panel are kept: codes [block][code bytes], see `unpack` in coded-inl.hpp, and behind them the
 // numbers.
 struct CodedForm {
@@ -41,7 +43,7 @@ struct CodedForm {
     NumberForm scales, offsets;
     ptrdiff_t panel_bytes = 0;
 
-    ptrdiff_t block_bytes() const { return ptrdiff_t{kLanes} * kBlockInputs * bits / 8; }
+    ptrdiff_t block_bytes() const { return bytes_of_block(bits); }
 };
 
 // The numbers of a panel's groups: units [group / groups_of_unit][16 outputs], steps [group][16 outputs].

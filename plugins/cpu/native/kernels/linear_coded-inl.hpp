@@ -6,26 +6,21 @@
 //
 // Inputs in float32: weights are unpacked to float32, as their format defines them, and multiplied like others.
 
-// Quantises kBlockInputs inputs, as `quantize_group` does.
 template <typename S>
 INLINE void quantize_block(const S* x, InputBlock* to) {
     constexpr int kHalf = kBlockInputs / 2;
     static_assert(kHalf == kLanes);
-    Vec halves[2] = {load(x), load(x + kHalf)}, largest = zeros(), poison = zeros();
-    for (Vec half : halves) {
-        largest = max(max(half, sub(zeros(), half)), largest);
-        poison = fma(half, zeros(), poison);
-    }
-    float most = reduce_max(largest), spoilt = reduce_sum(poison);
-    bool is_usable = most >= kSmallestInput && spoilt == 0.0f;
-    to->scale = is_usable ? most / 127.0f : spoilt;
-    Vec inverse = splat(is_usable ? 127.0f / most : 0.0f);
+    Vec halves[2] = {load(x), load(x + kHalf)};
+    InputRange range;
+    for (Vec half : halves) range.add(half);
+    auto [inverse, scale] = range.scale();
+    to->scale = scale;
     for (int i = 0; i < 2; ++i) {
-        Vec integers = is_usable ? nearest_int(mul(halves[i], inverse)) : zeros();
+        Vec integers = inverse == 0.0f ? zeros() : nearest_int(mul(halves[i], splat(inverse)));
         store_bytes(to->values + i * kHalf, integers);
         to->sums[i] = static_cast<int32_t>(reduce_sum(integers));  // exact
     }
-    to->scaled_sum = to->scale * static_cast<float>(to->sums[0] + to->sums[1]);
+    to->scaled_sum = scale * static_cast<float>(to->sums[0] + to->sums[1]);
 }
 
 // Quantises a row. to: [blocks]; values behind the row are zeros.
@@ -127,7 +122,7 @@ struct CodedPanels {
 template <int bits, bool has_table, bool has_offsets, int P, int G>
 static void multiply_panels(CodedPanels<P> w, BlockRows x, int rows, int blocks, float* out, ptrdiff_t stride) {
     constexpr int kCodeBits = has_table ? 8 : bits;
-    constexpr ptrdiff_t kBlockBytes = kLanes * kBlockInputs * bits / 8;
+    constexpr ptrdiff_t kBlockBytes = bytes_of_block(bits);
     const CodedForm& form = *w.panels[0].form;
     CodeVec table = load_table(form.table);
     WideNumbers<P, G> numbers;

@@ -12,24 +12,42 @@ INLINE void store(QuantizedInput* to, Vec integers, int n) {
     __builtin_memcpy(to, all, static_cast<size_t>(n));
 }
 
-// The inputs that share a scale, and that scale: not a number if one of them is none, or infinite.
+// What inputs that share a scale are multiplied by, and what gives them back.
+struct InputScale {
+    float inverse;  // 0: all of them count as zeros
+    float scale;    // not a number if one of them is none, or infinite
+};
+
+class InputRange {
+   public:
+    void add(Vec inputs) {
+        largest_ = max(max(inputs, sub(zeros(), inputs)), largest_);
+        poison_ = fma(inputs, zeros(), poison_);
+    }
+    InputScale scale() const {
+        float most = reduce_max(largest_), spoilt = reduce_sum(poison_);
+        if (!(most >= kSmallestInput) || spoilt != 0.0f) return {0.0f, spoilt};
+        return {127.0f / most, most / 127.0f};
+    }
+
+   private:
+    Vec largest_ = zeros(), poison_ = zeros();
+};
+
+// The inputs that share a scale, and that scale.
 template <typename S>
 INLINE float quantize_group(const S* x, int size, QuantizedInput* to) {
     auto lanes = [&](int i) { return size - i < kLanes ? size - i : kLanes; };
-    Vec largest = zeros(), poison = zeros();
-    for (int i = 0; i < size; i += kLanes) {
-        Vec numbers = load(x + i, lanes(i));
-        largest = max(max(numbers, sub(zeros(), numbers)), largest);
-        poison = fma(numbers, zeros(), poison);
-    }
-    float most = reduce_max(largest), spoilt = reduce_sum(poison);
-    if (!(most >= kSmallestInput) || spoilt != 0.0f) {
+    InputRange range;
+    for (int i = 0; i < size; i += kLanes) range.add(load(x + i, lanes(i)));
+    auto [inverse, scale] = range.scale();
+    if (inverse == 0.0f) {
         __builtin_memset(to, kInputOffset, static_cast<size_t>(size));  // zeros
-        return spoilt;                                                  // 0, or not a number
+        return scale;
     }
-    Vec inverse = splat(127.0f / most);
-    for (int i = 0; i < size; i += kLanes) store(to + i, nearest_int(mul(load(x + i, lanes(i)), inverse)), lanes(i));
-    return most / 127.0f;
+    Vec each = splat(inverse);
+    for (int i = 0; i < size; i += kLanes) store(to + i, nearest_int(mul(load(x + i, lanes(i)), each)), lanes(i));
+    return scale;
 }
 
 template <typename S>
