@@ -58,10 +58,10 @@ def test_nor_do_they_where_nothing_was_imported_before(model, form, seed):
 
 
 @pytest.mark.parametrize("form", ["direct", pytest.param("socket", marks=pytest.mark.sweep)])
-def test_without_the_tables_of_structs_one_of_twenty_such_processes_dies(model, form):
-    """The trial above finds what it is made for."""
-    died = those_that_died("no-tables", form, model, 0, 20)
-    assert any(code < 0 for _, code, _ in died)
+def test_without_the_tables_of_structs_such_a_process_is_killed(model, form):
+    """The trial above finds what it is made for. On idle cores most of them are killed by a signal, others may fail."""
+    died = those_that_died("no-tables", form, model, 0, 200)
+    assert any(code < 0 for _, code, _ in died), died
 
 
 @pytest.mark.parametrize("processes", [2, pytest.param(20, marks=pytest.mark.sweep)])
