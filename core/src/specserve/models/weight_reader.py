@@ -1,0 +1,179 @@
+"""Reads a checkpoint's tensors in the model's order, and makes its layers of them.
+
+Owns the fusion of the checkpoint's tensors into one projection per matrix product; knows nothing of config.json, nor
+which format the files have.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+from specserve.models.decoder import DecoderLayer, DecoderWeights
+from specserve.models.mlp import DenseMlp, MixtureOfExperts, activation_of
+from specserve.models.part import WHOLE_MODEL, ModelPart
+from specserve.models.projection import Projection, Router
+from specserve.models.quantised import DeferredWeight, dense, placed, stacked
+from specserve.models.tensor_names import NORMS, expected_shapes, rows_of
+from specserve.protocols.part import WholeMap
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from torch import Tensor
+
+    from specserve.models.checkpoint import Checkpoint
+    from specserve.models.config import ModelConfig
+    from specserve.models.mlp import Mlp
+    from specserve.protocols import KernelSet
+    from specserve.protocols.part import StoredAs
+    from specserve.protocols.quantised import QuantisedWeight
+
+
+class Place(NamedTuple):
+    """Where weights are, and as what."""
+
+    device: torch.device
+    dtype: torch.dtype
+
+
+class WeightReader:
+    """Reads tensors in the model's order and puts the parts of a projection into one weight. config: of the whole
+    model."""
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        kernels: KernelSet,
+        checkpoint: Checkpoint,
+        place: Place,
+        part: ModelPart,
+        stored_as: Mapping[str, StoredAs],
+    ) -> None:
+        self.config = config
+        self.stored_as = stored_as
+        self.kernels = kernels
+        self.checkpoint = checkpoint
+        self.device, self.dtype = place
+        self.part = part
+        self.whole_shapes = expected_shapes(config)
+        parts = {name: part.tensor(name, shape) for name, shape in self.whole_shapes.items()}
+        self.parts = {name: own for name, own in parts.items() if own is not None}
+        self.shapes = {name: own.shape_of(self.whole_shapes[name]) for name, own in self.parts.items()}
+        self.projections: dict[str, Projection] = {}
+
+    def read(self) -> DecoderWeights:
+        config = self.config
+        read = self.linear_weight(("model.embed_tokens",))
+        layers = tuple(self.layer(index) for index in range(config.num_layers))
+        head = read if config.tied else self.linear_weight(("lm_head",))
+        whole = WholeMap(config.hidden_size, {"lm_head": slice(0, config.vocab_size)}, self.part.combine("lm_head"))
+        lm_head = Projection("lm_head", head, None, self.kernels.linear, whole=whole)
+        self.projections["lm_head"] = lm_head
+        embedding = self.embedding(read, lm_head)
+        final_norm = self.norm("model.norm")
+        read_whole = None if self.part is WHOLE_MODEL else self.whole
+        return DecoderWeights(embedding, layers, final_norm, lm_head, self.projections, self.part, read_whole)
+
+    def embedding(self, weight: Tensor | DeferredWeight, lm_head: Projection) -> Tensor | Projection:
+        """The tokens' vectors; those of a quantised weight are kept packed, and once where the head has them, too."""
+        if not isinstance(weight, DeferredWeight):
+            return weight
+        if self.config.tied:
+            lm_head.serve_rows()
+            return lm_head
+        own = Projection("embed_tokens", weight, None, self.kernels.linear)
+        own.serve_rows()
+        own.finalize(self.kernels)
+        return own
+
+    def whole(self, name: str) -> Tensor:
+        """All of a tensor, whatever the part of this process."""
+        return dense(self.checkpoint.rows(name)).to(self.device, self.dtype)
+
+    def layer(self, index: int) -> DecoderLayer:
+        prefix, qk_norm = f"model.layers.{index}", self.config.qk_norm
+        norms = {ours: self.norm(f"{prefix}.{theirs}") for ours, theirs in NORMS[self.config.norm_places].items()}
+        return DecoderLayer(
+            input_norm=norms.get("input_norm"),
+            qkv_proj=self.projection(index, "qkv_proj", "self_attn", ("q_proj", "k_proj", "v_proj")),
+            q_norm=self.norm(f"{prefix}.self_attn.q_norm") if qk_norm else None,
+            k_norm=self.norm(f"{prefix}.self_attn.k_norm") if qk_norm else None,
+            o_proj=self.projection(index, "o_proj", "self_attn", ("o_proj",)),
+            attention_output_norm=norms.get("attention_output_norm"),
+            mlp_norm=norms.get("mlp_norm"),
+            mlp_output_norm=norms.get("mlp_output_norm"),
+            mlp=self.mlp(index),
+            sinks=self.wide(f"{prefix}.self_attn.sinks") if self.config.sinks else None,
+        )
+
+    def mlp(self, index: int) -> Mlp:
+        experts = self.config.experts
+        if experts is None or not experts.layers[index]:
+            return self.dense_mlp(index)
+        router = self.projection(index, "router", "mlp", ("gate",), Router)
+        made = tuple(self.dense_mlp(index, f"experts.{expert}") for expert in range(experts.count))
+        return MixtureOfExperts(experts, router, made, self.kernels, self.part.combine(f"layers.{index}.experts"))
+
+    def dense_mlp(self, index: int, expert: str = "") -> DenseMlp:
+        """Of the layer, or of one of its experts."""
+        name, block = (f"{expert}.", f"mlp.{expert}") if expert else ("", "mlp")
+        gate_up = self.projection(index, f"{name}gate_up_proj", block, ("gate_proj", "up_proj"))
+        down = self.projection(index, f"{name}down_proj", block, ("down_proj",))
+        return DenseMlp(gate_up, down, activation_of(self.kernels, self.config))
+
+    def norm(self, path: str) -> Tensor:
+        """Its weight, with what the family adds to it; in float32 where it is multiplied so."""
+        name = f"{path}.weight"
+        if not self.config.wide_norms:
+            return self.joined((name,))
+        return self.wide(name) + self.config.norm_offset
+
+    def wide(self, name: str) -> Tensor:
+        """One tensor as the file has it, in float32."""
+        return dense(self.checkpoint.take(name, self.parts[name])).to(self.device, torch.float32)
+
+    def projection(
+        self, index: int, name: str, block: str, parts: tuple[str, ...], kind: type[Projection] = Projection
+    ) -> Projection:
+        paths = [f"model.layers.{index}.{block}.{part}" for part in parts]
+        weight = self.linear_weight(paths)
+        biased = f"{paths[0]}.bias" in self.shapes
+        bias = self.joined(tuple(f"{path}.bias" for path in paths)) if biased else None
+        full = f"layers.{index}.{name}"
+        inputs = self.whole_shapes[f"{paths[0]}.weight"][1]
+        named = {path: self.stored_as.get(path, self.stored_as.get(f"{path}.weight")) for path in paths}
+        stored = {path.rpartition(".")[2]: part for path, part in named.items() if part is not None}
+        whole = WholeMap(inputs, rows_of(paths, self.whole_shapes), self.part.combine(full), stored)
+        own = rows_of(paths, self.shapes)
+        self.projections[full] = kind(full, weight, bias, self.kernels.linear, own, whole)
+        return self.projections[full]
+
+    def linear_weight(self, paths: Sequence[str]) -> Tensor | DeferredWeight:
+        """The weight of these linear maps of the checkpoint, stacked."""
+        names = tuple(f"{path}.weight" for path in paths)
+        if not any(self.checkpoint.find(name).quantised for name in names):
+            return self.joined(names)
+        shape = sum(self.shapes[name][0] for name in names), self.shapes[names[0]][1]
+        parts = {name: self.parts[name] for name in names}
+        return DeferredWeight(
+            shape,
+            self.dtype,
+            lambda: stacked([self.weight(name) for name in names]),
+            lambda: (placed(piece, self.device, self.dtype) for piece in self.checkpoint.pieces(parts)),
+        )
+
+    def weight(self, name: str) -> Tensor | QuantisedWeight:
+        """One tensor in the model's dtype, on its device."""
+        if not self.checkpoint.find(name).quantised:
+            return self.joined((name,))
+        return placed(self.checkpoint.take(name, self.parts[name]), self.device, self.dtype)
+
+    def joined(self, names: tuple[str, ...]) -> Tensor:
+        """The named tensors stacked along their first dimension, in the model's dtype, on its device."""
+        shapes = [self.shapes[name] for name in names]
+        out = torch.empty((sum(shape[0] for shape in shapes), *shapes[0][1:]), dtype=self.dtype, device=self.device)
+        for name, piece in zip(names, out.split_with_sizes([shape[0] for shape in shapes]), strict=True):
+            piece.copy_(dense(self.checkpoint.take(name, self.parts[name])))
+        return out
