@@ -112,7 +112,9 @@ def load_rest(
     drafters = make_drafters(config, host, model)
     attention = choose_attention(config, host, model, drafters)
     layered = find_layered(config, host, drafters)
-    cache = make_cache(config, model, CacheShape.of(attention.spec, model.dtype), draft_bytes(config, model, layered))
+    shape = CacheShape.of(attention.spec, model.dtype, model.token_widths)
+    cache = make_cache(config, model, shape, draft_bytes(config, model, layered))
+    model.token_states = cache.token_states
     chosen = attention.build(cache, device)
     return Components(config, host, device, tokenizer, kernels, model, drafters, layered, cache, chosen)
 

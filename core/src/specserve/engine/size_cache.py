@@ -28,16 +28,21 @@ class CacheShape(NamedTuple):
     head_dim: int
     """Elements per head and token."""
     dtype: torch.dtype
+    token_widths: tuple[int, ...] = ()
+    """What each layer without attention keeps of a token, in numbers of the model's dtype."""
+    token_dtype: torch.dtype = torch.float32
 
     @classmethod
-    def of(cls, layers: AttentionSpec, dtype: torch.dtype) -> CacheShape:
-        """The bytes of layers in the model's dtype."""
+    def of(cls, layers: AttentionSpec, dtype: torch.dtype, token_widths: tuple[int, ...] = ()) -> CacheShape:
+        """dtype: the model's."""
         layout = layers.kv_layout
         kept = dtype if layout.dtype is None else getattr(torch, layout.dtype)
-        return cls(len(layers.sliding_windows), layers.num_kv_heads, layers.head_dim + layout.beside, kept)
+        head_dim = layers.head_dim + layout.beside
+        return cls(len(layers.sliding_windows), layers.num_kv_heads, head_dim, kept, token_widths, dtype)
 
     def bytes_per_block(self, block_size: int) -> int:
-        return KVCache.bytes_per_block(self.num_layers, block_size, self.num_kv_heads, self.head_dim, self.dtype)
+        keys = KVCache.bytes_per_block(self.num_layers, block_size, self.num_kv_heads, self.head_dim, self.dtype)
+        return keys + sum(self.token_widths) * block_size * self.token_dtype.itemsize
 
 
 class DraftBytes(NamedTuple):
@@ -90,6 +95,8 @@ def allocate(config: EngineConfig, shape: CacheShape, count: int, device: torch.
             head_dim=shape.head_dim,
             dtype=shape.dtype,
             device=device,
+            token_widths=shape.token_widths,
+            token_dtype=shape.token_dtype,
         )
     except RuntimeError as error:  # what torch's allocators raise
         wanted = count * shape.bytes_per_block(config.block_size)

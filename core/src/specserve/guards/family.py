@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from specserve.guards.asking import Asked
 from specserve.models.decoder import DecoderModel
 from specserve.models.family import LayerTraits, ModelFamily, StoredAs
+from specserve.models.mixer import MixerConfig
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,6 +29,9 @@ class GuardedFamily(ModelFamily):
         self.activation_key, self.rotates_parts, self.toy = family.activation_key, family.rotates_parts, family.toy
         self.decoder = partial(self.asked.answer, "its decoder", is_decoder, family.decoder)
 
+    def renamed(self, raw: RawJson) -> RawJson:
+        return self.asked.answer("renamed", is_object, self.family.renamed, raw)
+
     def traits(self, raw: RawJson) -> LayerTraits:
         return self.asked.answer("traits", lambda answer: isinstance(answer, LayerTraits), self.family.traits, raw)
 
@@ -36,6 +40,14 @@ class GuardedFamily(ModelFamily):
             return isinstance(answer, tuple) and len(answer) == num_layers and all(map(is_window, answer))
 
         return self.asked.answer("sliding_windows", is_right, self.family.sliding_windows, raw, num_layers, where)
+
+    def mixers(self, raw: RawJson, num_layers: int, where: str) -> tuple[MixerConfig | None, ...]:
+        def is_right(answer: object) -> bool:
+            if not isinstance(answer, tuple) or len(answer) not in (0, num_layers):
+                return False
+            return all(each is None or isinstance(each, MixerConfig) for each in answer)
+
+        return self.asked.answer("mixers", is_right, self.family.mixers, raw, num_layers, where)
 
     def main_rotation(self, raw: RawJson) -> RawJson:
         return self.asked.answer("main_rotation", is_object, self.family.main_rotation, raw)

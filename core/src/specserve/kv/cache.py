@@ -62,6 +62,8 @@ class KVCache:
         head_dim: int,
         dtype: torch.dtype,
         device: torch.device,
+        token_widths: Sequence[int] = (),
+        token_dtype: torch.dtype = torch.float32,
     ) -> None:
         self.num_blocks, self.block_size = num_blocks, block_size
         self.key_limit = min(KEY_LIMIT, torch.finfo(dtype).max) if dtype.is_floating_point else KEY_LIMIT
@@ -72,6 +74,10 @@ class KVCache:
         self.slots = [(layer[0], layer[1]) for layer in self.data]
         self.blocks = [(layer[0], layer[1]) for layer in by_block]
         self.token_shape = (-1, num_kv_heads, head_dim)
+        self.token_states = [
+            zeros_in_huge_pages((), (len(self.slots[0][0]), width), token_dtype, device) for width in token_widths
+        ]
+        """For each layer without attention, [slots, width]: what it keeps of each token."""
         self.mover: Mover = move_tokens
         """A backend with a kernel of its own for this may replace it when it is built."""
 
@@ -118,3 +124,5 @@ class KVCache:
         """Copy tokens between slots, in every layer, as if all were read before any is written."""
         if source:
             self.mover(self.data, source, target)
+            for states in self.token_states:
+                move_tokens(states[None, None], source, target)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from specserve.models.experts_config import ExpertsConfig
+from specserve.models.mixer import MixerConfig
 from specserve.models.rope_config import RopeConfig
 
 
@@ -99,6 +100,8 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     query_scale: QueryScale | None = None
     multipliers: Multipliers = Multipliers()
     experts: ExpertsConfig | None = None
+    mixers: tuple[MixerConfig | None, ...] = ()
+    """Per layer: what it has in place of attention, None for attention; empty where all layers have that."""
     generation: GenerationDefaults = GenerationDefaults()
     quantization: dict[str, Any] | None = None
     """How weights are stored where they are quantised: `quantization_config` of config.json."""
@@ -124,11 +127,26 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
             "logits divisor": m.logits_divisor != 1.0,
             "logit cap": m.logit_cap is not None,
             "experts": self.experts is not None,
+            "mixers": any(self.mixers),
             "score cap": m.score_cap is not None,
             "sinks": self.sinks,
             "query scale": self.query_scale is not None,
         }
         return frozenset(name for name, there in found.items() if there)
+
+    def mixer(self, layer: int) -> MixerConfig | None:
+        """What the layer has in place of attention."""
+        return self.mixers[layer] if self.mixers else None
+
+    @property
+    def attention_layers(self) -> tuple[int, ...]:
+        """The layers that have keys and values."""
+        return tuple(layer for layer in range(self.num_layers) if self.mixer(layer) is None)
+
+    @property
+    def token_widths(self) -> tuple[int, ...]:
+        """For each of the other layers: how many numbers of the model's dtype it keeps of each token."""
+        return tuple(mixer.token_width(self.hidden_size) for mixer in self.mixers if mixer is not None)
 
     @property
     def rotary_dim(self) -> int:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve.models.config import ModelConfig, QueryScale
+    from specserve.models.mixer import Mixer
     from specserve.models.mlp import Mlp
     from specserve.models.projection import BatchRows
     from specserve.models.rope import RotaryTable
@@ -41,7 +42,8 @@ class Rotation(NamedTuple):
 class DecoderLayer:
     """Weights of one layer. Norms that the architecture does not have are None; those in float32, in a model of another
     dtype, are multiplied before the rounding. With `aux_norm`, qkv_proj reads [normed auxiliary input ; normed x], as
-    the layer of EAGLE-3 does (Li et al., 2025)."""
+    the layer of EAGLE-3 does (Li et al., 2025). With a `mixer`, which stands in place of attention, qkv_proj is its
+    input map and o_proj its output map."""
 
     input_norm: Tensor | None
     qkv_proj: Projection
@@ -55,6 +57,7 @@ class DecoderLayer:
     mlp_output_norm: Tensor | None = None
     sinks: Tensor | None = None
     """[heads] float32."""
+    mixer: Mixer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +98,19 @@ class DecoderModel(ServedModel):
         self.head_dim = config.head_dim
         of_scores = config.multipliers.attention
         self.scale = config.head_dim**-0.5 if of_scores is None else of_scores
-        self.sliding_windows = config.sliding_windows
-        self.soft_caps = (config.multipliers.score_cap,) * config.num_layers
-        self.sinks = tuple(layer.sinks for layer in weights.layers)
+        attending = config.attention_layers
+        self.cache_layers = {layer: place for place, layer in enumerate(attending)}
+        """Of layers with attention: their place among those, by which backends and the KV cache know them."""
+        self.state_layers = {
+            layer: place for place, layer in enumerate(n for n in range(config.num_layers) if n not in attending)
+        }
+        """Of the others: their place in `token_states`."""
+        self.sliding_windows = tuple(config.sliding_windows[layer] for layer in attending)
+        self.soft_caps = (config.multipliers.score_cap,) * len(attending)
+        self.sinks = tuple(weights.layers[layer].sinks for layer in attending)
+        self.token_widths = config.token_widths
+        self.reach = max((layer.mixer.reach for layer in weights.layers if layer.mixer is not None), default=0)
+        """How many tokens before a row its mixers read."""
         self.max_model_len = rotary.cos.shape[0]
         self.dtype = weights.embedding.dtype
         self.device = rotary.cos.device
@@ -179,13 +192,19 @@ class DecoderModel(ServedModel):
             q = q * rotation.query_scale
         return q, k, v
 
+    def mixer_input(self, layer: int, x: Tensor, at: BatchRows) -> Tensor:
+        """x: [T, H] -> what the layer's mixer reads of it."""
+        weights = self.layers[layer]
+        return weights.qkv_proj(self.normed(x, weights.input_norm), at)
+
     def normed_heads(self, x: Tensor, weight: Tensor) -> Tensor:
         """x: [T, heads, d]; weight: [d], or [heads * d] for one norm of all heads."""
         rows = x if len(weight) == self.head_dim else x.flatten(1)
         return self.kernels.rms_norm(rows, weight, self.config.norm_eps).view(x.shape)
 
     def attention_output(self, layer: int, x: Tensor, attn: Tensor, at: BatchRows) -> Tensor:
-        """x: [T, H] as `attention_input` got it; attn: [T, heads, d] -> the layer's output [T, H], a fresh tensor."""
+        """x: [T, H] as `attention_input` got it; attn: [T, heads, d], or [T, n] of a mixer -> the layer's output
+        [T, H], a fresh tensor."""
         weights = self.layers[layer]
         x = x + self.branch(weights.o_proj(attn.flatten(1), at), weights.attention_output_norm)
         added = weights.mlp(self.normed(x, weights.mlp_norm), at)

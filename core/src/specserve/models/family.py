@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from specserve.models.config import ModelConfig, QueryScale
     from specserve.models.decoder import DecoderWeights
     from specserve.models.experts_config import ExpertsConfig
+    from specserve.models.mixer import MixerConfig
     from specserve.models.rope import RotaryTable
     from specserve.protocols import KernelSet
 
@@ -87,6 +88,11 @@ class ModelFamily:
     toy: Mapping[str, Any] = {}
     """Keys of config.json of a small random model for tests, beyond those that all have."""
 
+    def renamed(self, raw: RawJson) -> RawJson:
+        """raw: config.json, with what is `absent` -> the same by the keys that other families have, which the other
+        methods are given."""
+        return raw
+
     def traits(self, raw: RawJson) -> LayerTraits:
         """raw: config.json, with what is `absent`."""
         return LayerTraits()
@@ -99,6 +105,10 @@ class ModelFamily:
     def experts(self, raw: RawJson, num_layers: int) -> ExpertsConfig | None:
         """The layers' mixtures of experts, where they have them. ModelErrors where config.json is wrong."""
         return None
+
+    def mixers(self, raw: RawJson, num_layers: int, where: str) -> tuple[MixerConfig | None, ...]:
+        """Per layer: what it has in place of attention, None for attention; empty where all layers have that."""
+        return ()
 
     def main_rotation(self, raw: RawJson) -> RawJson:
         """The keys of config.json that the rotation of layers without a window is read from."""

@@ -61,7 +61,7 @@ def parse_config(
 ) -> ModelConfig:
     """Both files' contents as one ModelConfig; `where` names the file in errors."""
     family = family_of(raw, families, where)
-    known = raw | {key: value for key, value in family.absent.items() if key not in raw}
+    known = family.renamed(raw | {key: value for key, value in family.absent.items() if key not in raw})
     _refuse_unsupported(known, family, where)
     fields = (
         _sizes(known)
@@ -90,6 +90,7 @@ def parse_config(
         config,
         sliding_windows=family.sliding_windows(known, count, where),
         experts=family.experts(known, count),
+        mixers=family.mixers(known, count, where),
         layer_ropes=tuple(_layer_ropes(family.rotations(known, count, where), family, where)),
     )
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from specserve.models.part import WHOLE_MODEL, ModelPart
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import torch
     from torch import Tensor
@@ -35,10 +35,14 @@ class ServedModel:
     scale: float
     """What attention multiplies scores by."""
     sliding_windows: tuple[int | None, ...]
-    """Per layer: how many keys a query sees, itself included; None for all."""
+    """Per layer with attention: how many keys a query sees, itself included; None for all."""
     soft_caps: tuple[float | None, ...] = ()
     sinks: tuple[Tensor | None, ...] = ()
-    """Per layer, or empty where no layer has any: see `specserve.protocols.AttentionSpec`."""
+    """Per layer with attention, or empty where no layer has any: see `specserve.protocols.AttentionSpec`."""
+    token_widths: tuple[int, ...] = ()
+    """Per layer without attention: how many numbers of the model's dtype it keeps of each token."""
+    token_states: Sequence[Tensor] = ()
+    """For each of those, [slots, width]: where the KV cache has them. The engine sets it before passes are made."""
     max_model_len: int
     dtype: torch.dtype
     device: torch.device

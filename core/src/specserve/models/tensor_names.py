@@ -44,20 +44,24 @@ def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
         "self_attn.o_proj": (hidden, q_size, config.o_bias),
     }
     plain, experts = mlp_maps("mlp", hidden, inner, config.mlp_bias), expert_maps(config)
-    norms = dict.fromkeys(NORMS[config.norm_places].values(), hidden)
+    norms, of_attention = dict.fromkeys(NORMS[config.norm_places].values(), hidden), dict[str, tuple[int, ...]]()
     if config.qk_norm:
         of_head = config.qk_norm_of == "head"
-        norms |= {
-            "self_attn.q_norm": config.head_dim if of_head else q_size,
-            "self_attn.k_norm": config.head_dim if of_head else kv_size,
+        of_attention = {
+            "self_attn.q_norm": (config.head_dim if of_head else q_size,),
+            "self_attn.k_norm": (config.head_dim if of_head else kv_size,),
         }
     for layer in range(config.num_layers):
-        prefix = f"model.layers.{layer}."
-        shapes |= {f"{prefix}{name}.weight": (size,) for name, size in norms.items()}
-        if config.sinks:
+        prefix, mixer = f"model.layers.{layer}.", config.mixer(layer)
+        own = linears if mixer is None else mixer.input_maps(hidden) | mixer.output_map(hidden)
+        of_layer = {name: (size,) for name, size in norms.items()} | (of_attention if mixer is None else {})
+        shapes |= {f"{prefix}{name}.weight": shape for name, shape in of_layer.items()}
+        if mixer is not None:
+            shapes |= {f"{prefix}{name}": shape for name, shape in mixer.tensors(hidden).items()}
+        elif config.sinks:
             shapes[f"{prefix}self_attn.sinks"] = (config.num_heads,)
         has_experts = config.experts is not None and config.experts.layers[layer]
-        maps = linears | (experts if has_experts else plain)
+        maps = own | (experts if has_experts else plain)
         shapes |= {f"{prefix}{name}.weight": (rows, columns) for name, (rows, columns, _) in maps.items()}
         shapes |= {f"{prefix}{name}.bias": (rows,) for name, (rows, _, biased) in maps.items() if biased}
     return shapes

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from specserve.batch.preceding import PrecedingTokens
 from specserve.faults import BadAnswerError
 from specserve.models.decoder import DecoderModel
 from specserve.models.projection import BatchRows
@@ -67,27 +68,36 @@ class TiledPass(ForwardPass):
         places = [BatchRows(tile, batch.lora) for tile in tiles]
         # rows beyond T are padding: no other row reads them
         padded = x.new_zeros((len(positions), model.num_heads, model.head_dim)) if len(positions) > T else None
+        tokens = PrecedingTokens.of(batch, model.reach, x.device) if model.state_layers else None
         for layer in range(model.num_layers):
             if layer in taps:
                 copy_tap(taps, layer, joined(xs))
-            pieces = [
-                model.attention_input(layer, rows, rotation[layer], at, aux_tile)
-                for rows, rotation, at, aux_tile in zip(xs, rotations, places, aux_tiles, strict=True)
-            ]
-            q, k, v = (joined(parts)[:T] for parts in zip(*pieces, strict=True))
-            out = self.attention.forward(layer, q, k, v, plan)
-            if out.shape != q.shape:  # a broadcast would reach the rows of other requests
-                raise BadAnswerError("gave attention of another shape than the queries")
-            # in one dtype and layout, whatever the backend's and the number of rows
-            attended = out.to(q.dtype).contiguous()
-            if padded is not None:
-                padded[:T], attended = out, padded
-            xs = [
-                model.attention_output(layer, rows, attended[at.rows], at) for rows, at in zip(xs, places, strict=True)
-            ]
+            if tokens is not None and layer in model.state_layers:
+                rows = joined([model.mixer_input(layer, rows, at) for rows, at in zip(xs, places, strict=True)])
+                mixed = self.pad(self.mixed(layer, rows[:T], tokens))
+            else:
+                pieces = [
+                    model.attention_input(layer, rows, rotation[layer], at, aux_tile)
+                    for rows, rotation, at, aux_tile in zip(xs, rotations, places, aux_tiles, strict=True)
+                ]
+                q, k, v = (joined(parts)[:T] for parts in zip(*pieces, strict=True))
+                out = self.attention.forward(model.cache_layers[layer], q, k, v, plan)
+                if out.shape != q.shape:  # a broadcast would reach the rows of other requests
+                    raise BadAnswerError("gave attention of another shape than the queries")
+                # in one dtype and layout, whatever the backend's and the number of rows
+                mixed = out.to(q.dtype).contiguous()
+                if padded is not None:
+                    padded[:T], mixed = out, padded
+            xs = [model.attention_output(layer, rows, mixed[at.rows], at) for rows, at in zip(xs, places, strict=True)]
         out = joined(xs)
         copy_tap(taps, model.num_layers, out)
         return out
+
+    def mixed(self, layer: int, rows: Tensor, tokens: PrecedingTokens) -> Tensor:
+        """rows: [T, n], what the layer's mixer reads -> [T, m]."""
+        mixer = self.model.layers[layer].mixer
+        assert mixer is not None, "the layer has one"
+        return mixer.mix(rows, self.model.token_states[self.model.state_layers[layer]], tokens)
 
     def logits(self, x: Tensor, batch: Batch) -> Tensor:
         if batch.num_scored == 0:

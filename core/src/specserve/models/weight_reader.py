@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
     from specserve.models.checkpoint import Checkpoint
     from specserve.models.config import ModelConfig
+    from specserve.models.mixer import MixerConfig
     from specserve.models.mlp import Mlp
+    from specserve.models.tensor_names import LinearMaps
     from specserve.protocols import KernelSet
     from specserve.protocols.part import StoredAs
     from specserve.protocols.quantised import QuantisedWeight
@@ -95,6 +97,9 @@ class WeightReader:
     def layer(self, index: int) -> DecoderLayer:
         prefix, qk_norm = f"model.layers.{index}", self.config.qk_norm
         norms = {ours: self.norm(f"{prefix}.{theirs}") for ours, theirs in NORMS[self.config.norm_places].items()}
+        mixer = self.config.mixer(index)
+        if mixer is not None:
+            return self.mixing_layer(index, mixer, norms)
         return DecoderLayer(
             input_norm=norms.get("input_norm"),
             qkv_proj=self.projection(index, "qkv_proj", "self_attn", ("q_proj", "k_proj", "v_proj")),
@@ -107,6 +112,27 @@ class WeightReader:
             mlp=self.mlp(index),
             sinks=self.wide(f"{prefix}.self_attn.sinks") if self.config.sinks else None,
         )
+
+    def mixing_layer(self, index: int, mixer: MixerConfig, norms: Mapping[str, Tensor]) -> DecoderLayer:
+        hidden = self.config.hidden_size
+        tensors = {name: self.wide(f"model.layers.{index}.{name}") for name in mixer.tensors(hidden)}
+        return DecoderLayer(
+            input_norm=norms.get("input_norm"),
+            qkv_proj=self.map_of(index, mixer.input_maps(hidden)),
+            q_norm=None,
+            k_norm=None,
+            o_proj=self.map_of(index, mixer.output_map(hidden)),
+            attention_output_norm=norms.get("attention_output_norm"),
+            mlp_norm=norms.get("mlp_norm"),
+            mlp_output_norm=norms.get("mlp_output_norm"),
+            mlp=self.mlp(index),
+            mixer=mixer.make(tensors),
+        )
+
+    def map_of(self, index: int, maps: LinearMaps) -> Projection:
+        """Linear maps of one block of a layer as one, named after the first."""
+        block, _, name = next(iter(maps)).rpartition(".")
+        return self.projection(index, name, block, tuple(path.rpartition(".")[2] for path in maps))
 
     def mlp(self, index: int) -> Mlp:
         experts = self.config.experts
