@@ -3,6 +3,7 @@
 from specserve.batch.batch import Batch, ScheduledBatch
 from specserve.batch.hidden_states import HiddenStates
 from specserve.batch.lora_plan import HostAdapters, LoraPlan, Segment, adapted
+from specserve.batch.preceding import PrecedingTokens
 from specserve.batch.request import Request
 from specserve.batch.row_tensors import DeviceRows, copy_into, copy_to_device, to_device
 from specserve.batch.span import ScheduledSpan, Span
@@ -13,6 +14,7 @@ __all__ = [
     "HiddenStates",
     "HostAdapters",
     "LoraPlan",
+    "PrecedingTokens",
     "Request",
     "ScheduledBatch",
     "ScheduledSpan",

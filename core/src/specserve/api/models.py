@@ -10,6 +10,7 @@ from specserve.models.experts_config import ExpertsConfig
 from specserve.models.family import LayerTraits, ModelFamily
 from specserve.models.library import LoadRequest, ModelLibrary
 from specserve.models.lowrank_delta import LowRankDelta
+from specserve.models.mixer import MixerConfig
 from specserve.models.mlp import DenseMlp, MixtureOfExperts, Mlp, dense_mlp
 from specserve.models.part import WHOLE_MODEL, ModelPart
 from specserve.models.projection import NO_BATCH, BatchRows, Projection, Router
@@ -17,6 +18,7 @@ from specserve.models.quantised import dense
 from specserve.models.rope import RotaryTable, rotary_table, supported_length
 from specserve.models.rope_config import RopeConfig
 from specserve.models.served_model import ServedModel
+from specserve.models.short_conv import ShortConv, ShortConvConfig
 from specserve.models.tiled import NO_TAPS, TiledPass, copy_tap, forward_pass, in_tiles
 from specserve.models.weight_format import (
     ALL_ROWS,
@@ -28,6 +30,7 @@ from specserve.models.weight_format import (
     WeightSource,
     expect,
 )
+from specserve.protocols.mixer import Mixer
 from specserve.protocols.part import StoredAs, WholeMap
 from specserve.protocols.quantised import Activations, Factors, PackedRows, QuantisedWeight, StackedWeight, numbers_of
 
@@ -49,6 +52,8 @@ __all__ = [
     "LayerTraits",
     "LoadRequest",
     "LowRankDelta",
+    "Mixer",
+    "MixerConfig",
     "MixtureOfExperts",
     "Mlp",
     "ModelConfig",
@@ -65,6 +70,8 @@ __all__ = [
     "Rotation",
     "Router",
     "ServedModel",
+    "ShortConv",
+    "ShortConvConfig",
     "StackedWeight",
     "StoredAs",
     "StoredTensor",

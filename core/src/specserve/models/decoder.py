@@ -22,11 +22,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve.models.config import ModelConfig, QueryScale
-    from specserve.models.mixer import Mixer
     from specserve.models.mlp import Mlp
     from specserve.models.projection import BatchRows
     from specserve.models.rope import RotaryTable
-    from specserve.protocols import AdaptableProjection, KernelSet
+    from specserve.protocols import AdaptableProjection, KernelSet, Mixer
 
 
 class Rotation(NamedTuple):
@@ -110,7 +109,6 @@ class DecoderModel(ServedModel):
         self.sinks = tuple(weights.layers[layer].sinks for layer in attending)
         self.token_widths = config.token_widths
         self.reach = max((layer.mixer.reach for layer in weights.layers if layer.mixer is not None), default=0)
-        """How many tokens before a row its mixers read."""
         self.max_model_len = rotary.cos.shape[0]
         self.dtype = weights.embedding.dtype
         self.device = rotary.cos.device

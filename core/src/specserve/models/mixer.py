@@ -1,14 +1,9 @@
-"""What a layer may have in place of attention: a mixer of a token with a few tokens before it, between an input map and
-an output map.
-
-A mixer keeps some numbers of each token in the slots of the KV cache, like a key. So prefix hits, chunks, preemption
-and branching drafts need no state of a request, and a rejected draft token leaves nothing behind. Letters: T rows,
-H hidden size.
+"""The numbers of what a layer has in place of attention, a `specserve.protocols.Mixer` between an input map and an
+output map. Letter: H hidden size.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,23 +13,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.batch.preceding import PrecedingTokens
     from specserve.models.tensor_names import LinearMaps
-
-
-class Mixer(ABC):
-    """Rows map to rows, and a row's bits depend on its own token path alone."""
-
-    token_width: int
-    """Numbers of the model's dtype that it keeps of each token."""
-    reach: int
-    """How many tokens before a row it reads."""
-
-    @abstractmethod
-    def mix(self, rows: Tensor, kept: Tensor, tokens: PrecedingTokens) -> Tensor:
-        """rows: [T, the input map's outputs]; kept: [slots, token_width], the layer's part of the cache, in which those
-        of the rows are to be written -> [T, the output map's inputs]. Called again with the same rows, it writes and
-        returns the same."""
+    from specserve.protocols import Mixer
 
 
 class MixerConfig(msgspec.Struct, frozen=True):
@@ -54,7 +34,7 @@ class MixerConfig(msgspec.Struct, frozen=True):
         return {}
 
     def token_width(self, hidden: int) -> int:
-        """See `Mixer.token_width`."""
+        """See `specserve.protocols.Mixer`."""
         raise NotImplementedError
 
     def make(self, tensors: Mapping[str, Tensor]) -> Mixer:

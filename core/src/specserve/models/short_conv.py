@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.models.mixer import Mixer, MixerConfig
+from specserve.models.mixer import MixerConfig
+from specserve.protocols import Mixer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,7 +53,8 @@ class ShortConv(Mixer):
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         """weight: [L, H] float32, the last for the token itself; bias: [H] float32."""
         self.weight, self.bias = weight, bias
-        self.token_width, self.reach = weight.shape[1], weight.shape[0] - 1
+        self.token_width = self.out_features = weight.shape[1]
+        self.reach = weight.shape[0] - 1
 
     def mix(self, rows: Tensor, kept: Tensor, tokens: PrecedingTokens) -> Tensor:
         b, c, x = rows.chunk(3, -1)

@@ -26,6 +26,9 @@ NORMS: dict[NormPlaces, dict[str, str]] = {
 }
 """The checkpoint's names of the norms of a `DecoderLayer`."""
 
+BLOCKS = ("self_attn", "mlp")
+"""Of a Llama's layer. Linear maps of other blocks have the names of the checkpoint."""
+
 
 def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     """Every tensor of the checkpoint with its shape."""

@@ -97,7 +97,10 @@ class TiledPass(ForwardPass):
         """rows: [T, n], what the layer's mixer reads -> [T, m]."""
         mixer = self.model.layers[layer].mixer
         assert mixer is not None, "the layer has one"
-        return mixer.mix(rows, self.model.token_states[self.model.state_layers[layer]], tokens)
+        out = self.attention.mix(mixer, rows, self.model.token_states[self.model.state_layers[layer]], tokens)
+        if out.shape != (len(rows), mixer.out_features):  # a broadcast would reach the rows of other requests
+            raise BadAnswerError("gave mixed rows of another shape")
+        return out
 
     def logits(self, x: Tensor, batch: Batch) -> Tensor:
         if batch.num_scored == 0:

@@ -15,8 +15,8 @@ from specserve.models.mlp import DenseMlp, MixtureOfExperts, activation_of
 from specserve.models.part import WHOLE_MODEL, ModelPart
 from specserve.models.projection import Projection, Router
 from specserve.models.quantised import DeferredWeight, dense, placed, stacked
-from specserve.models.tensor_names import NORMS, expected_shapes, rows_of
-from specserve.protocols.part import WholeMap
+from specserve.models.tensor_names import BLOCKS, NORMS, expected_shapes, rows_of
+from specserve.protocols.part import StoredAs, WholeMap
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from specserve.models.mlp import Mlp
     from specserve.models.tensor_names import LinearMaps
     from specserve.protocols import KernelSet
-    from specserve.protocols.part import StoredAs
     from specserve.protocols.quantised import QuantisedWeight
 
 
@@ -169,12 +168,17 @@ class WeightReader:
         bias = self.joined(tuple(f"{path}.bias" for path in paths)) if biased else None
         full = f"layers.{index}.{name}"
         inputs = self.whole_shapes[f"{paths[0]}.weight"][1]
-        named = {path: self.stored_as.get(path, self.stored_as.get(f"{path}.weight")) for path in paths}
+        unlike_llama = block.partition(".")[0] not in BLOCKS
+        named = {path: self.stored_at(path) or (StoredAs(path) if unlike_llama else None) for path in paths}
         stored = {path.rpartition(".")[2]: part for path, part in named.items() if part is not None}
         whole = WholeMap(inputs, rows_of(paths, self.whole_shapes), self.part.combine(full), stored)
         own = rows_of(paths, self.shapes)
         self.projections[full] = kind(full, weight, bias, self.kernels.linear, own, whole)
         return self.projections[full]
+
+    def stored_at(self, path: str) -> StoredAs | None:
+        """Where the checkpoint has this linear map, if not under this name."""
+        return self.stored_as.get(path) or self.stored_as.get(f"{path}.weight")
 
     def linear_weight(self, paths: Sequence[str]) -> Tensor | DeferredWeight:
         """The weight of these linear maps of the checkpoint, stacked."""

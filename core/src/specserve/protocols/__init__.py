@@ -31,6 +31,7 @@ from specserve.protocols.draft_pass import DraftChains, DraftPass, DraftStep
 from specserve.protocols.drafter import Drafter, DrafterNeeds
 from specserve.protocols.graphs import AdapterLimits, Cut, GraphAdapters, GraphShape, Recorder, Recording
 from specserve.protocols.lowrank import AdapterWeights, LoraPlanner, LowRankPart
+from specserve.protocols.mixer import Mixer
 from specserve.protocols.model import AdaptableModel, AdaptableProjection, Delta, ForwardPass, KernelSet
 from specserve.protocols.part import Combine, TensorPart, WholeMap
 from specserve.protocols.planner import CostTable, DraftComposer, DraftPlanner, PlanningRuntime
@@ -104,6 +105,7 @@ __all__ = [
     "LoraPlanner",
     "LowRankPart",
     "Metric",
+    "Mixer",
     "Observer",
     "OutputObserver",
     "PackedRows",

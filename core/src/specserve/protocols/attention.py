@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve.batch.batch import Batch
+    from specserve.batch.preceding import PrecedingTokens
     from specserve.kv.cache import KVCache
+    from specserve.protocols.mixer import Mixer
 
 Phase = Literal["prefill", "decode", "verify"]
 """See `PHASES`."""
@@ -193,6 +195,11 @@ class AttentionBackend(Protocol):
         """`forward` behind its writing: the keys and values of all rows are in the cache. For backends that have a
         `writable_cache`."""
         raise TypeError(f"attention {self.name} has no writable cache: call forward")
+
+    def mix(self, mixer: Mixer, rows: Tensor, kept: Tensor, tokens: PrecedingTokens) -> Tensor:
+        """What layers have in place of attention: see `Mixer.mix`. Only what cuts recorded passes into pieces needs one
+        of its own."""
+        return mixer.mix(rows, kept, tokens)
 
     def graph_plan(self, padded: Batch, requests: int) -> GraphPlan | None:
         """Memory for the plans of full graphs, of decode and verify steps that are padded to the rows of `padded`.

@@ -1,4 +1,5 @@
-"""The attention of piecewise graphs: it ends a piece, and what it calls runs between two pieces in every replay.
+"""The attention of piecewise graphs: it ends a piece, and what it calls runs between two pieces in every replay. So
+does what layers have in place of attention.
 
 The backend sees the rows of the step alone, never padding, and its plan is made anew for every step.
 """
@@ -9,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from specserve.api import AttentionBackend, BadAnswerError
+from specserve.api.batch import PrecedingTokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,16 +20,19 @@ if TYPE_CHECKING:
     from specserve.api import Cut
     from specserve.api.attention import KVCache
     from specserve.api.batch import Batch
+    from specserve.api.models import Mixer
     from specserve_graphs.memory import GraphMemory
 
 
 class CutAttention(AttentionBackend):
     """`backend`: the engine's; `of_step` is it, or the part of it that serves the step."""
 
-    def __init__(self, backend: AttentionBackend, memory: GraphMemory) -> None:
-        self.name, self.backend, self.memory = backend.name, backend, memory
+    def __init__(self, backend: AttentionBackend, memory: GraphMemory, reach: int) -> None:
+        """reach: how many tokens before a row mixers read."""
+        self.name, self.backend, self.memory, self.reach = backend.name, backend, memory, reach
         self.of_step: AttentionBackend = backend
         self.plan_of_step: object = None
+        self.tokens_of_step: PrecedingTokens | None = None
         self.num_rows = 0
         self.cut: Cut = run_now
         """The cut of the recording that is made or replayed."""
@@ -40,10 +45,11 @@ class CutAttention(AttentionBackend):
         """Before a replay: who attends the step's rows, and its plan for them."""
         self.of_step, self.num_rows = self.backend.backend_for(batch), batch.num_rows
         self.plan_of_step = self.of_step.plan(batch)
+        self.tokens_of_step = PrecedingTokens.of(batch, self.reach, self.memory.device)
 
     def forget(self) -> None:
         """After a replay."""
-        self.plan_of_step = None
+        self.plan_of_step = self.tokens_of_step = None
 
     def plan(self, batch: Batch) -> None:
         """Nothing: see `load`."""
@@ -59,6 +65,18 @@ class CutAttention(AttentionBackend):
         memory.queries[:rows] = q
         self.cut(partial(self.attend_rows, partial(self.attend_written, layer)))
         return memory.attended[:rows]
+
+    def mix(self, mixer: Mixer, rows: Tensor, kept: Tensor, tokens: PrecedingTokens) -> Tensor:
+        """tokens: of the recording, which has none."""
+        given, mixed = self.memory.around_mixer(rows.shape[1], mixer.out_features)
+        given[: len(rows)] = rows
+        self.cut(partial(self.mix_rows, mixer, kept, given, mixed))
+        return mixed[: len(rows)]
+
+    def mix_rows(self, mixer: Mixer, kept: Tensor, given: Tensor, mixed: Tensor) -> None:
+        assert self.tokens_of_step is not None, "loaded before it is replayed"
+        rows = given[: self.num_rows]
+        mixed[: self.num_rows] = self.of_step.mix(mixer, rows, kept, self.tokens_of_step)
 
     def attend_rows(self, attention: Callable[[Tensor], Tensor]) -> None:
         queries = self.memory.queries[: self.num_rows]

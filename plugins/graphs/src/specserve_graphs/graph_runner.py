@@ -102,7 +102,7 @@ class GraphRunner(Runner):
         self.library, self.eligibility, self.settings = library, eligibility, settings
         self.row_buckets = settings.rows.sizes
         self.memory, self.attention_graphs = library.memory, step.graphs
-        self.cut_attention = CutAttention(self.attention, self.memory)
+        self.cut_attention = CutAttention(self.attention, self.memory, self.model.reach)
         self.pieces = self.own_pass(self.cut_attention)
         self.full_passes: dict[AttentionBackend, ForwardPass] = {}
         """By the backend that serves the batch. Not those of eager steps, whose memory grows with the largest step."""
@@ -139,6 +139,8 @@ class GraphRunner(Runner):
 
     def key_of(self, shape: GraphShape, batch: Batch) -> StepKey | str:
         settings, backend, mode = self.settings, self.attention, shape.mode
+        if mode == "full" and self.model.token_widths:
+            return "layers that have no attention are recorded in pieces only"
         if mode not in self.attention_graphs:
             return no_graphs(backend.backend_for(batch).name, mode)
         rows, requests = settings.rows.holding(shape.rows), settings.requests.holding(shape.requests)

@@ -51,6 +51,8 @@ class GraphMemory:
         """The token of the largest logit of each row, where a graph computes it."""
         self.hidden: dict[tuple[int, ...], Tensor] = {}
         """By the layers that are read, in ascending order: [T, numbers of all of them]."""
+        self.of_mixers: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
+        """By the numbers of a row that mixers are given, and those that they give: [T, n] of both."""
 
     def empty(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
         """Zeros, so that padding holds numbers."""
@@ -64,9 +66,15 @@ class GraphMemory:
             self.hidden[layers] = self.empty(self.sizes.hidden * len(layers))
         return HiddenStates(layers, self.hidden[layers], 0, rows)
 
+    def around_mixer(self, given: int, mixed: int) -> tuple[Tensor, Tensor]:
+        """What mixers of these widths read, and what they write."""
+        if (given, mixed) not in self.of_mixers:
+            self.of_mixers[given, mixed] = self.empty(given), self.empty(mixed)
+        return self.of_mixers[given, mixed]
+
     @staticmethod
     def bytes_for(max_rows: int, sizes: RowSizes, dtype: torch.dtype) -> int:
-        """Without hidden states."""
+        """Without hidden states and the rows of mixers."""
         attention = 2 * (sizes.num_heads + sizes.num_kv_heads) * sizes.head_dim
         of_ids = 4 * torch.int64.itemsize  # those of `rows` and `greedy`
         return max_rows * ((sizes.hidden + attention) * dtype.itemsize + sizes.vocab * torch.float32.itemsize + of_ids)
@@ -75,6 +83,6 @@ class GraphMemory:
     def num_bytes(self) -> int:
         tensors = (
             self.rows.memory, self.x, self.queries, self.attended, self.keys, self.values, self.logits, self.greedy,
-            *self.hidden.values(),
+            *self.hidden.values(), *(rows for both in self.of_mixers.values() for rows in both),
         )  # fmt: skip
         return sum(tensor.nbytes for tensor in tensors)

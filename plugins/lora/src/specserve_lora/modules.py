@@ -82,7 +82,8 @@ def own_names(projections: Mapping[str, AdaptableProjection]) -> dict[str, Place
                     found[part] = Place(name, outs)
                 continue
             layers, layer, *inside, _ = name.split(".")
-            found[".".join(("model", layers, layer, BLOCKS[part], *inside, part))] = Place(name, outs)
+            if part in BLOCKS:  # others have the checkpoint's name alone
+                found[".".join(("model", layers, layer, BLOCKS[part], *inside, part))] = Place(name, outs)
     return found
 
 

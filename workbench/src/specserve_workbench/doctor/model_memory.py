@@ -75,6 +75,7 @@ def cache_shape(case: Case) -> CacheShape:
     import torch
 
     config, host, model = case.resolved(), case.host(), case.model_config()
+    attending = model.attention_layers
     drafts = any(token.startswith("draft.") for token in host.features)
     spec = AttentionSpec(
         model.num_heads,
@@ -82,9 +83,10 @@ def cache_shape(case: Case) -> CacheShape:
         model.head_dim,
         model.head_dim**-0.5,
         config.block_size,
-        model.sliding_windows,
-        soft_caps=(model.multipliers.score_cap,) * model.num_layers,
-        sinks=(torch.empty(0) if model.sinks else None,) * model.num_layers,
+        tuple(model.sliding_windows[layer] for layer in attending),
+        soft_caps=(model.multipliers.score_cap,) * len(attending),
+        sinks=(torch.empty(0) if model.sinks else None,) * len(attending),
     )
     needs = needs_of(config, spec, drafts=drafts, trees="draft.tree" in host.features)
-    return CacheShape.of(checked_choice(host, config, needs, spec).spec, getattr(torch, config.dtype))
+    chosen = checked_choice(host, config, needs, spec).spec
+    return CacheShape.of(chosen, getattr(torch, config.dtype), model.token_widths)

@@ -45,6 +45,11 @@ class Target:
                 f"heads are trained on plain attention only, and layers of family {model.config.family} cap scores or "
                 "have sinks. Train on another target, or use a draft model: --set eagle.model=DIR."
             )
+        if model.token_widths:
+            raise ModelError(
+                f"heads are trained on attention in every layer, and family {model.config.family} has others. Train on "
+                "another target, or use a draft model: --set eagle.model=DIR."
+            )
         self.model = model
         self.config = model.config
 
