@@ -187,7 +187,9 @@ def build(model: ModelPlan, path: Path, setup: PluginSetup, *, num_blocks: int, 
     num_kv_heads = ranks * max(1, sizes.num_kv_heads // ranks)
     is_int8 = setup.options.get("cpu", {}).get("kv") == "int8"
     head_dim, dtype = (sizes.head_dim + 4, torch.int8) if is_int8 else (sizes.head_dim, getattr(torch, model.dtype))
-    bytes_per_block = KVCache.bytes_per_block(sizes.num_layers, block_size, num_kv_heads, head_dim, dtype)
+    num_layers = len(sizes.attention_layers)
+    bytes_per_block = KVCache.bytes_per_block(num_layers, block_size, num_kv_heads, head_dim, dtype)
+    bytes_per_block += sum(sizes.token_widths) * block_size * getattr(torch, model.dtype).itemsize
     config = EngineConfig(
         model=str(path),
         dtype=model.dtype,

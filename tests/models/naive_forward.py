@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
+import torch.nn.functional as F
 
 from specserve.engine.model_roles import installed_formats
 from specserve.kernels.torch_kernels import TorchKernels
 from specserve.models.loader import ModelLoader
 from specserve.models.projection import BatchRows
+from specserve.models.short_conv import ShortConv
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,17 +40,29 @@ def forward(model: DecoderModel, token_ids: Sequence[int]) -> Tensor:
     rotations = [model.rotations(positions[tile]) for tile in tiles]
     x = torch.cat([model.embed(ids[tile]) for tile in tiles])
     for layer in range(model.num_layers):
-        pieces = [
-            model.attention_input(layer, x[at.rows], r[layer], at) for at, r in zip(places, rotations, strict=True)
-        ]
-        q, k, v = (torch.cat(parts) for parts in zip(*pieces, strict=True))
-        attn = attention(model, layer, q, k, v)
-        x = torch.cat([model.attention_output(layer, x[t], attn[t], at) for t, at in zip(tiles, places, strict=True)])
+        if isinstance(model.layers[layer].mixer, ShortConv):
+            mixed = convolved(model, layer, torch.cat([model.mixer_input(layer, x[at.rows], at) for at in places]))
+        else:
+            pieces = [
+                model.attention_input(layer, x[at.rows], r[layer], at) for at, r in zip(places, rotations, strict=True)
+            ]
+            q, k, v = (torch.cat(parts) for parts in zip(*pieces, strict=True))
+            mixed = attention(model, model.cache_layers[layer], q, k, v)
+        x = torch.cat([model.attention_output(layer, x[t], mixed[t], at) for t, at in zip(tiles, places, strict=True)])
     return torch.cat([model.head(x[t]) for t in tiles])[: len(token_ids)]
 
 
+def convolved(model: DecoderModel, layer: int, rows: Tensor) -> Tensor:
+    """rows: [T, 3 H], of one sequence -> [T, H]."""
+    mixer = model.layers[layer].mixer
+    b, c, x = rows.chunk(3, -1)
+    shifted = F.pad(b * x, (0, 0, mixer.reach, 0)).float()
+    taps = [shifted[tap : tap + len(rows)] * weight for tap, weight in enumerate(mixer.weight)]
+    return c * (sum(taps) + (0 if mixer.bias is None else mixer.bias)).to(rows.dtype)
+
+
 def attention(model: DecoderModel, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """q: [T, heads, d]; k, v: [T, kv_heads, d] -> [T, heads, d]."""
+    """layer: among those with attention; q: [T, heads, d]; k, v: [T, kv_heads, d] -> [T, heads, d]."""
     window, cap, sinks = model.sliding_windows[layer], model.soft_caps[layer], model.sinks[layer]
     groups = model.num_heads // model.num_kv_heads
     q, k, v = (x.float().transpose(0, 1) for x in (q, k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)))

@@ -127,6 +127,13 @@ CASES |= {
     "qwen3_moe-window": {"use_sliding_window": True, "sliding_window": 16, "attention_bias": True},
     "qwen3_moe-odd": {"moe_intermediate_size": 13, "hidden_size": 33, "num_key_value_heads": 1},
 }
+CASES |= {
+    "lfm2": {"rms_norm_eps": None},
+    "lfm2-as-shipped": {"block_ff_dim": 480, "block_multiple_of": 32, "tie_embedding": True, "conv_bias": False},
+    "lfm2-many-taps": {"conv_L_cache": 7, "conv_bias": True, "num_hidden_layers": 4, "full_attn_idxs": [2]},
+    "lfm2-one-tap": {"conv_L_cache": 1, "block_auto_adjust_ff_dim": False, "tie_word_embeddings": False},
+    "lfm2-by-layer-types": {"layer_types": ["full_attention", "conv", "conv"], "num_hidden_layers": 3, "head_dim": 48},
+}
 CASES |= {f"{family.get('architecture', 'llama')}-{name}": family for name, family in FAMILIES.items()}
 
 
@@ -165,6 +172,7 @@ def test_gemma_3_caps_scores_where_its_file_says_so(tmp_path, monkeypatch):
 NEWER = (
     *("gemma2", "gemma3_text", "granite", "ministral", "ministral3", "olmo2", "olmo3", "phi3", "smollm3"),
     *("gpt_oss", "granitemoe", "mixtral", "olmoe", "qwen3_moe"),
+    "lfm2",
 )
 PART = {"partial_rotary_factor": 0.5}
 

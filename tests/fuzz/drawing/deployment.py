@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from fuzz.plans import EnginePlan, ModelPlan
 
 PUBLISHING, TWO_RANKS, BY_TRANSFORMERS = 0.3, 0.03, 0.12
-NOT_BY_TRANSFORMERS = ("gpt_oss", "phi3", "granitemoe", "mixtral", "olmoe", "qwen3_moe")
-"""transformers refuses Phi-3's factors for a part; and its classes have no modules for single experts, which drawn
-adapters name."""
-NORMS_OF_ALL_HEADS = ("olmo2", "olmo3", "olmoe")
-"""Families that ranks cannot divide."""
+NOT_BY_TRANSFORMERS = ("gpt_oss", "phi3", "granitemoe", "mixtral", "olmoe", "qwen3_moe", "lfm2")
+"""transformers refuses Phi-3's factors for a part; its classes have no modules for single experts, which drawn
+adapters name; and its convolutions keep their state themselves."""
+NOT_DIVIDED = ("olmo2", "olmo3", "olmoe", "lfm2")
+"""Families that ranks cannot divide: one norm is of all heads, or layers have no heads."""
 
 
 def deployed(rng: random.Random, model: ModelPlan, engine: EnginePlan) -> EnginePlan:
@@ -42,7 +42,7 @@ def may_be_computed_by_transformers(model: ModelPlan, engine: EnginePlan) -> boo
 def may_be_divided(model: ModelPlan, engine: EnginePlan) -> bool:
     """Whether each of two ranks has as many heads, and no group of quantised weights is cut. A draft model is rank 0's
     alone, and the sizes of caches here are those of engines whose ranks have the same."""
-    if model.is_demo or model.quantised or model.family in NORMS_OF_ALL_HEADS or "eagle" in engine.drafters:
+    if model.is_demo or model.quantised or model.family in NOT_DIVIDED or "eagle" in engine.drafters:
         return False
     config: dict[str, Any] = model.config
     keys = config["num_key_value_heads"]

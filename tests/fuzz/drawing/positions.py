@@ -1,4 +1,4 @@
-"""Draws rotary embeddings of every kind and sliding windows of every layer pattern."""
+"""Draws rotary embeddings of every kind, and sliding windows and convolutions of every layer pattern."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ def draw_windows(rng: random.Random, family: str, num_layers: int) -> dict[str, 
     kinds = {"layer_types": [rng.choice(KINDS) for _ in range(num_layers)]}
     if family in WITHOUT_WINDOWS:
         return {}
+    if family == "lfm2":
+        return draw_convolutions(rng, num_layers)
     if family in ("mistral", "ministral3", "mixtral", "phi3"):
         return {"sliding_window": rng.choice((window, window, None))}
     if family in OF_TWO_KINDS:
@@ -34,6 +36,18 @@ def draw_windows(rng: random.Random, family: str, num_layers: int) -> dict[str, 
     if family != "smollm3" and rng.random() < 0.5:
         return config | {"max_window_layers": rng.randrange(num_layers + 1)}
     return config | kinds
+
+
+def draw_convolutions(rng: random.Random, num_layers: int) -> dict[str, Any]:
+    """Keys of config.json for layers with short convolutions, beside at least one with attention."""
+    full = {rng.randrange(num_layers), *(layer for layer in range(num_layers) if rng.random() < 0.3)}
+    return {
+        "full_attn_idxs": sorted(full),
+        "conv_L_cache": rng.choice((1, 2, 3, 3, 7)),
+        "conv_bias": rng.random() < 0.3,
+        "block_multiple_of": rng.choice((1, 16)),
+        "norm_eps": 1e-5,
+    }
 
 
 def draw_rope(rng: random.Random, family: str, head_dim: int, longest: int) -> dict[str, Any]:

@@ -108,7 +108,7 @@ class DecoderModel(ServedModel):
         self.soft_caps = (config.multipliers.score_cap,) * len(attending)
         self.sinks = tuple(weights.layers[layer].sinks for layer in attending)
         self.token_widths = config.token_widths
-        self.reach = max((layer.mixer.reach for layer in weights.layers if layer.mixer is not None), default=0)
+        self.reach = max((layer.mixer.reach for layer in weights.layers if layer.mixer is not None), default=None)
         self.max_model_len = rotary.cos.shape[0]
         self.dtype = weights.embedding.dtype
         self.device = rotary.cos.device

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.models.tensor_names import LinearMaps
     from specserve.protocols import Mixer
+    from specserve.protocols.part import LinearMaps
 
 
 class MixerConfig(msgspec.Struct, frozen=True):

@@ -41,8 +41,8 @@ class ServedModel:
     """Per layer with attention, or empty where no layer has any: see `specserve.protocols.AttentionSpec`."""
     token_widths: tuple[int, ...] = ()
     """Per layer without attention: how many numbers of the model's dtype it keeps of each token."""
-    reach: int = 0
-    """How many tokens before a row those layers read."""
+    reach: int | None = None
+    """How many tokens before a row those layers read; None where there are none."""
     token_states: Sequence[Tensor] = ()
     """For each of those, [slots, width]: where the KV cache has them. The engine sets it before passes are made."""
     max_model_len: int

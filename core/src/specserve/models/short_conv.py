@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve.batch.preceding import PrecedingTokens
-    from specserve.models.tensor_names import LinearMaps
+    from specserve.protocols.part import LinearMaps
 
 
 class ShortConvConfig(MixerConfig, frozen=True, kw_only=True):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from specserve.protocols.part import LinearMaps
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from specserve.models.config import ModelConfig, NormPlaces
 
-LinearMaps = dict[str, tuple[int, int, bool]]
-"""By path within a layer: outputs, inputs, and whether there is a bias."""
 NORMS: dict[NormPlaces, dict[str, str]] = {
     "before": {"input_norm": "input_layernorm", "mlp_norm": "post_attention_layernorm"},
     "around": {

@@ -68,7 +68,7 @@ class TiledPass(ForwardPass):
         places = [BatchRows(tile, batch.lora) for tile in tiles]
         # rows beyond T are padding: no other row reads them
         padded = x.new_zeros((len(positions), model.num_heads, model.head_dim)) if len(positions) > T else None
-        tokens = PrecedingTokens.of(batch, model.reach, x.device) if model.state_layers else None
+        tokens = None if model.reach is None else PrecedingTokens.of(batch, model.reach, x.device)
         for layer in range(model.num_layers):
             if layer in taps:
                 copy_tap(taps, layer, joined(xs))

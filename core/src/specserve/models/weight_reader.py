@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from specserve.models.config import ModelConfig
     from specserve.models.mixer import MixerConfig
     from specserve.models.mlp import Mlp
-    from specserve.models.tensor_names import LinearMaps
     from specserve.protocols import KernelSet
+    from specserve.protocols.part import LinearMaps
     from specserve.protocols.quantised import QuantisedWeight
 
 

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 Combine: TypeAlias = "Callable[[Tensor], Tensor]"
 """From what a projection, or a layer's experts, give in this process, [T, out], to that of all parts together."""
 
+LinearMaps: TypeAlias = dict[str, tuple[int, int, bool]]
+"""Of a checkpoint, by path within a layer: outputs, inputs, and whether there is a bias."""
+
 
 class TensorPart(NamedTuple):
     """The rows and columns of a checkpoint's tensor that a part of the model has."""

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class CutAttention(AttentionBackend):
     """`backend`: the engine's; `of_step` is it, or the part of it that serves the step."""
 
-    def __init__(self, backend: AttentionBackend, memory: GraphMemory, reach: int) -> None:
-        """reach: how many tokens before a row mixers read."""
+    def __init__(self, backend: AttentionBackend, memory: GraphMemory, reach: int | None) -> None:
+        """reach: how many tokens before a row mixers read; None: there are none."""
         self.name, self.backend, self.memory, self.reach = backend.name, backend, memory, reach
         self.of_step: AttentionBackend = backend
         self.plan_of_step: object = None
@@ -45,7 +45,8 @@ class CutAttention(AttentionBackend):
         """Before a replay: who attends the step's rows, and its plan for them."""
         self.of_step, self.num_rows = self.backend.backend_for(batch), batch.num_rows
         self.plan_of_step = self.of_step.plan(batch)
-        self.tokens_of_step = PrecedingTokens.of(batch, self.reach, self.memory.device)
+        if self.reach is not None:
+            self.tokens_of_step = PrecedingTokens.of(batch, self.reach, self.memory.device)
 
     def forget(self) -> None:
         """After a replay."""

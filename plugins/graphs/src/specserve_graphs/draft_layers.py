@@ -111,7 +111,7 @@ class GraphedLayers:
     ) -> None:
         self.function, self.attention, self.settings = function, attention, settings
         self.memory = settings.library.memory
-        self.cut_attention = CutAttention(attention, self.memory, reach=0)
+        self.cut_attention = CutAttention(attention, self.memory, reach=None)
         self.passes: dict[GraphMode, ForwardPass] = {
             "piecewise": make_pass(self.cut_attention),
             "full": make_pass(attention),

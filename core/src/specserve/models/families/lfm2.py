@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from specserve.errors import ModelError
 from specserve.models.family import LayerTraits, ModelFamily, StoredAs
@@ -82,15 +82,15 @@ class Lfm2(ModelFamily):
         return found
 
 
-def adjusted(inner: Any, raw: RawJson) -> Any:
+def adjusted(inner: object, raw: RawJson) -> object:
     """The width of the MLP: two thirds of what the file says, times a factor, up to the next multiple."""
-    if not raw["block_auto_adjust_ff_dim"] or type(inner) is not int:
+    if not raw["block_auto_adjust_ff_dim"] or not isinstance(inner, int):
         return inner
     width = int(2 * inner / 3)
     if raw["block_ffn_dim_multiplier"] is None:
         return width
     multiple = raw["block_multiple_of"]
-    return -(-int(raw["block_ffn_dim_multiplier"] * width) // multiple) * multiple
+    return -(-int(raw["block_ffn_dim_multiplier"] * width) // multiple) * int(multiple)
 
 
 def kinds(raw: RawJson, num_layers: int, where: str) -> list[str]:
