@@ -85,10 +85,12 @@ class Case(NamedTuple):
     def limits(self) -> dict[str, dict[str, Any]]:
         """By name: how many requests run at once, and in how little room."""
         config = read_config(self.model)
-        sizes = config.num_layers, 16, config.num_kv_heads, config.head_dim
+        sizes = len(config.attention_layers), 16, config.num_kv_heads, config.head_dim
+        dtype = getattr(torch, self.dtype)
         # a draft model has as many layers, in each of these blocks and in one more for each request's drafts
         blocks = 2 * BLOCKS + 32 if "eagle" in self.beside else BLOCKS
-        room = blocks * KVCache.bytes_per_block(*sizes, getattr(torch, self.dtype))
+        states = 16 * sum(config.token_widths) * dtype.itemsize
+        room = blocks * (KVCache.bytes_per_block(*sizes, dtype) + states)
         return {
             "1": {"max_num_seqs": 1},
             "8 in chunks": {"max_num_seqs": 8, "max_num_batched_tokens": 40},

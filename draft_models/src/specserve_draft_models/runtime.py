@@ -74,6 +74,7 @@ class DraftModelRuntime:
     def draft_pass(self, head: DraftHead) -> DraftPass:
         """One call of the kernel set where that can fuse it."""
         kernels, attention, graphs = self.resources.kernels, self.resources.attention, self.resources.graphs
+        head.decoder.token_states = self.resources.token_states
         pieces = PiecewisePass(head, forward_pass(head.decoder, kernels, attention), attention)
         fused = kernels.fuse_draft(head, pieces, attention)
         if graphs is None:

@@ -37,16 +37,15 @@ class PrecedingTokens(NamedTuple):
 
 def slots_before(span: Span, reach: int, block_size: int) -> list[list[int]]:
     """For each row of the span, the slots of the `reach` tokens before it; NONE where the sequence has not begun."""
-    start, known = span.start, span.known
-    first = max(0, start - reach)
-    track = [NONE] * (reach - (start - first)) + slots_of(span.blocks, range(first, start + known), block_size)
-    track.reverse()  # the row's own slot comes before those of the tokens before it
-    rows = [track[known - i : known - i + reach] for i in range(known)]
+    end = span.start + span.known
+    first = max(0, span.start - 1 - reach)
+    track = slots_of(span.blocks, range(end - 1, first - 1, -1), block_size) + [NONE] * (reach + 1)
+    rows = [track[i : i + reach] for i in range(span.known, 0, -1)]  # the last committed token is track[0]
     if span.draft is None:
         return rows
-    of_nodes: list[list[int]] = []
+    of_root, of_nodes = track[1 : 1 + reach], list[list[int]]()
     for parent in parents_of(span.draft):
-        nearest = start + known + parent  # the last committed token is the parent of the first level
-        of_parent = rows[-1] if parent == ROOT else of_nodes[parent]
-        of_nodes.append([slot_of(span.blocks, nearest, block_size), *of_parent[: reach - 1]])
-    return rows + of_nodes
+        of_parent = of_root if parent == ROOT else of_nodes[parent]
+        nearest = slot_of(span.blocks, end + parent, block_size)  # the root is the last committed token
+        of_nodes.append([nearest, *of_parent][:reach])
+    return rows + of_nodes[span.first_node :]

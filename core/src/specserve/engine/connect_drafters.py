@@ -46,7 +46,7 @@ def draft_bytes(config: EngineConfig, model: ServedModel, layered: Sequence[Laye
     """What the layers of all drafters take."""
     per_block = fixed = 0
     for drafter, layers, attention in layered:
-        keys = CacheShape.of(attention.spec, model.dtype).bytes_per_block(config.block_size)
+        keys = CacheShape.of(attention.spec, model.dtype, layers.token_widths).bytes_per_block(config.block_size)
         state = len(drafter.needs.hidden_layers) * model.hidden_size * model.dtype.itemsize * layers.reads_hidden
         per_block += keys + state
         fixed += keys * num_scratch(config, layers)
@@ -83,7 +83,8 @@ def resources(
     num_layers = model.num_layers + 1
     hidden_layers = tuple(layer % num_layers for layer in drafter.needs.hidden_layers)
     num_blocks = cache.num_blocks + num_scratch(config, layers)
-    own = allocate(config, CacheShape.of(choice.spec, model.dtype), num_blocks, model.device)
+    shape = CacheShape.of(choice.spec, model.dtype, layers.token_widths)
+    own = allocate(config, shape, num_blocks, model.device)
     attention = choice.build(own, model.device)
     states = None
     if layers.reads_hidden:
@@ -96,6 +97,7 @@ def resources(
         first_scratch=cache.num_blocks,
         scratch_blocks=scratch_blocks(config, layers),
         device=model.device,
+        token_states=own.token_states,
         hidden_layers=hidden_layers,
         states=states,
         costs=planner.costs,

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import msgspec
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import torch
     from torch import Tensor
 
@@ -29,10 +31,12 @@ class DraftLayers(msgspec.Struct, frozen=True, kw_only=True):
     head_dim: int
     scale: float
     sliding_windows: tuple[int | None, ...]
-    """Per layer: how many keys a query sees, itself included; None for all."""
+    """Per layer with attention: how many keys a query sees, itself included; None for all."""
     soft_caps: tuple[float | None, ...] = ()
     sinks: tuple[Any, ...] = ()
     """Both as in `specserve.protocols.attention.AttentionSpec`."""
+    token_widths: tuple[int, ...] = ()
+    """For each layer without attention: how many numbers of the model's dtype it keeps of each token."""
     reads_hidden: bool
     """Position p + 1 takes the target's hidden state of p beside its token; then position 0 has no key."""
     has_trees: bool
@@ -98,6 +102,8 @@ class DraftResources(NamedTuple):
     scratch_blocks: int
     """How many blocks from there on each request may use in a step, which hold `DraftLayers.max_draft_rows` rows."""
     device: torch.device
+    token_states: Sequence[Tensor] = ()
+    """For each layer without attention, [slots, width]: what it keeps of tokens."""
     hidden_layers: tuple[int, ...] = ()
     """`DrafterNeeds.hidden_layers`, none of them negative."""
     states: Tensor | None = None

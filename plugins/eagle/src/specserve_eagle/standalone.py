@@ -27,11 +27,6 @@ def load_standalone(path: Path, config: EngineConfig, target: ServedModel, looka
             f"{path}: a draft model needs the target's vocabulary of {target.vocab_size} tokens; this one has "
             f"{model_config.vocab_size}. Choose a draft model of the same family as {config.model}."
         )
-    if model_config.token_widths:
-        raise ModelError(
-            f"{path}: a draft model must have attention in every layer, and those of family {model_config.family} have "
-            "others. Choose another draft model."
-        )
     length = min(target.max_model_len, supported_length(model_config))
     loader = ModelLoader(formats=formats_for(model_config.quantization))
     model = loader.load_decoder(
@@ -47,6 +42,7 @@ def load_standalone(path: Path, config: EngineConfig, target: ServedModel, looka
         sliding_windows=model.sliding_windows,
         soft_caps=model.soft_caps,
         sinks=model.sinks,
+        token_widths=model.token_widths,
         reads_hidden=False,
         has_trees=lookahead.has_trees,
         max_draft_rows=lookahead.num_rows,

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from specserve.api.models import Mixer
     from specserve_graphs.memory import GraphMemory
 
+MIXERS_IN_PIECES = "layers without attention are recorded in pieces only"
+
 
 class CutAttention(AttentionBackend):
     """`backend`: the engine's; `of_step` is it, or the part of it that serves the step."""

@@ -58,7 +58,7 @@ class RunnerDraftGraphs:
             block_size=target.block_size,
         )
         make_pass = partial(forward_pass, decoder, target.kernels)
-        return GraphedLayers(function, self.attention, make_pass, graphs)
+        return GraphedLayers(function, self.attention, make_pass, graphs, decoder.reach)
 
     def count(self, reason: str, num_passes: int = 1) -> None:
         self.target.metrics.graph_draft_passes[GraphUse("none", reason)] += num_passes

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from specserve.api import GraphUse
-from specserve_graphs.cut_attention import CutAttention
+from specserve_graphs.cut_attention import MIXERS_IN_PIECES, CutAttention
 from specserve_graphs.eligibility import both, no_graphs
 from specserve_graphs.recorded import RecordedStep
 from specserve_graphs.shapes import shape_of
@@ -108,10 +108,12 @@ class GraphedLayers:
         attention: AttentionBackend,
         make_pass: Callable[[AttentionBackend], ForwardPass],
         settings: DraftGraphSettings,
+        reach: int | None,
     ) -> None:
+        """reach: how many tokens before a row the layers' mixers read; None: there are none."""
         self.function, self.attention, self.settings = function, attention, settings
         self.memory = settings.library.memory
-        self.cut_attention = CutAttention(attention, self.memory, reach=None)
+        self.cut_attention = CutAttention(attention, self.memory, reach)
         self.passes: dict[GraphMode, ForwardPass] = {
             "piecewise": make_pass(self.cut_attention),
             "full": make_pass(attention),
@@ -136,6 +138,8 @@ class GraphedLayers:
     def ready(self, mode: GraphMode, batch: Batch, hidden: Tensor | None, *, from_target: bool) -> RecordedStep | str:
         """A graph with this pass in its memory, or why there is none."""
         settings = self.settings
+        if mode == "full" and self.cut_attention.reach is not None:
+            return MIXERS_IN_PIECES
         if mode not in settings.of_attention:
             return no_graphs(self.attention.name, mode)
         if reason := settings.eligibility.declined(shape_of_pass(mode, batch)):

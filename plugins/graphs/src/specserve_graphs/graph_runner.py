@@ -16,7 +16,7 @@ from specserve.api.batch import HiddenStates
 from specserve.api.graphs import Runner
 from specserve.api.models import LowRankDelta, forward_pass, inference
 from specserve_graphs.adapters import GraphLora
-from specserve_graphs.cut_attention import CutAttention
+from specserve_graphs.cut_attention import MIXERS_IN_PIECES, CutAttention
 from specserve_graphs.draft_graphs import RunnerDraftGraphs, TargetGraphs
 from specserve_graphs.eligibility import both, no_graphs
 from specserve_graphs.recorded import FullGraph, PiecewiseGraph, RecordedStep
@@ -139,8 +139,8 @@ class GraphRunner(Runner):
 
     def key_of(self, shape: GraphShape, batch: Batch) -> StepKey | str:
         settings, backend, mode = self.settings, self.attention, shape.mode
-        if mode == "full" and self.model.token_widths:
-            return "layers that have no attention are recorded in pieces only"
+        if mode == "full" and self.model.reach is not None:
+            return MIXERS_IN_PIECES
         if mode not in self.attention_graphs:
             return no_graphs(backend.backend_for(batch).name, mode)
         rows, requests = settings.rows.holding(shape.rows), settings.requests.holding(shape.requests)
