@@ -118,7 +118,9 @@ def test_logits_are_those_of_pefts_merged_model(toy_model, tmp_path, base_logits
     assert (assert_parity(toy_model, tmp_path) - base_logits).abs().max() > 0.01
 
 
-@pytest.mark.parametrize("architecture", ["mistral", "qwen2", "qwen3", "gemma2", "gemma3_text", "granite", "olmo3"])
+@pytest.mark.parametrize(
+    "architecture", ["mistral", "qwen2", "qwen3", "gemma2", "gemma3_text", "granite", "olmo3", "lfm2"]
+)
 def test_logits_are_pefts_on_other_families(tmp_path, architecture):
     extra = {"sliding_window": 32} if architecture == "mistral" else {}
     model = write_checkpoint(tmp_path / "model", architecture=architecture, **extra)

@@ -162,7 +162,8 @@ def raising(*_):
 
 @pytest.mark.parametrize("rubbish", [lambda *_: 3, lambda *_: ["many"], raising], ids=["number", "list", "raises"])
 @pytest.mark.parametrize(
-    "method", ["traits", "sliding_windows", "main_rotation", "rotations", "check", "stored_as", "decoder"]
+    "method",
+    ["renamed", "traits", "sliding_windows", "mixers", "main_rotation", "rotations", "check", "stored_as", "decoder"],
 )
 def test_a_family_that_fails_is_named_with_its_plugin(tmp_path, method, rubbish):
     class Mine(ModelFamily):

@@ -39,6 +39,12 @@ def test_a_norm_of_all_heads_is_not_divided(tmp_path):
         make_engine(model, **rank_options(2))
 
 
+def test_layers_without_attention_are_refused(tmp_path):
+    model = write_checkpoint(tmp_path / "model", architecture="lfm2")
+    with pytest.raises(ConfigError, match=r"this model has layers without attention; got 2\..*allows none but 1"):
+        make_engine(model, **rank_options(2))
+
+
 def test_fewer_columns_than_ranks_are_refused(tmp_path):
     model = write_checkpoint(tmp_path / "model", intermediate_size=3)
     with pytest.raises(ConfigError, match="a part of the inner width 3"):

@@ -98,6 +98,8 @@ def kinds(raw: RawJson, num_layers: int, where: str) -> list[str]:
     found = raw.get("layer_types")
     if found is None:
         full = raw.get("full_attn_idxs")
+        if not (full is None or isinstance(full, list)):
+            raise ModelError(f"{where}: full_attn_idxs must be a list of layers; got {full!r}.")
         found = [FULL if full is None or layer in full else CONV for layer in range(num_layers)]
     if not isinstance(found, list) or len(found) != num_layers or not {*map(str, found)} <= {CONV, FULL}:
         raise ModelError(
