@@ -1,0 +1,51 @@
+"""Products of parameters, of which `make test` runs a covering array and `make test-all` all."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import product
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+Cell = tuple[object, ...]
+
+
+def covering(*meet: tuple[str, ...], indirect: Sequence[str] = (), **axes: Iterable[object]) -> pytest.MarkDecorator:
+    """Parametrises a test with all combinations of the axes' values, the first axis outermost.
+
+    `make test` runs so many of them that each value occurs, and for each of `meet`, names of axes, each combination of
+    these axes' values; the others are sweeps. Values are used about equally often.
+    """
+    names, cells = list(axes), list(product(*axes.values()))
+    groups = [tuple(names.index(name) for name in group) for group in (*meet, *((name,) for name in names))]
+    chosen = chosen_cells([list(map(repr, cell)) for cell in cells], groups)
+    parameters = [
+        pytest.param(*cell, marks=() if i in chosen else pytest.mark.sweep, id="-".join(map(name_of, cell)))
+        for i, cell in enumerate(cells)
+    ]
+    return pytest.mark.parametrize(names, parameters, indirect=list(indirect))
+
+
+def chosen_cells(cells: list[list[str]], groups: list[tuple[int, ...]]) -> set[int]:
+    """Numbers of the cells that together have what all cells have of each group; found greedily."""
+    has = [{(group, *(cell[i] for i in group)) for group in groups} for cell in cells]
+    missing, used, chosen = set().union(*has), Counter[tuple[int, str]](), set[int]()
+    while missing:
+        best = max(range(len(cells)), key=lambda n: (len(has[n] & missing), -uses(cells[n], used), -n))
+        chosen.add(best)
+        missing -= has[best]
+        used.update(enumerate(cells[best]))
+    return chosen
+
+
+def uses(cell: list[str], used: Counter[tuple[int, str]]) -> int:
+    return sum(used[place] for place in enumerate(cell))
+
+
+def name_of(value: object) -> str:
+    name = getattr(value, "__name__", None)
+    return name if isinstance(name, str) else str(value)
