@@ -27,8 +27,9 @@ DTYPES = (torch.float32, torch.bfloat16)
 ALIKE = [name for name in SETS if name in ("avx512_vnni", "avx512", "avx2_vnni", "avx2")]
 """They do the same operations in the same order."""
 each_linear_set = pytest.mark.parametrize("isa", SETS)
-each_set = pytest.mark.parametrize("isa", [name for name in SETS if not name.endswith("_vnni")])
+WITHOUT_VNNI = [name for name in SETS if not name.endswith("_vnni")]
 """Sets with VNNI have linear maps of their own; their other kernels are those of the set without."""
+each_set = pytest.mark.parametrize("isa", WITHOUT_VNNI)
 each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 some = settings(max_examples=60, deadline=None, derandomize=True)
 many = settings(max_examples=500, deadline=None)

@@ -9,8 +9,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from native_cases import SETS, assert_near, each_dtype, each_set, machine, randn, same_bits, some
+from native_cases import DTYPES, SETS, assert_near, each_dtype, each_set, machine, randn, same_bits, some
 
+from covering import covering
 from specserve.batch.lora_plan import LoraPlan, Segment
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.hookspecs import hookimpl
@@ -82,9 +83,7 @@ def engine_with_adapters(model: Path, **options: Any) -> Any:
     return make_engine(model, plugins=("cpu",), extra=extra, **options).engine
 
 
-@pytest.mark.parametrize("isa", SETS)
-@each_dtype
-@pytest.mark.parametrize("attention", ["auto", "sdpa"])
+@covering(("isa", "dtype"), ("attention", "dtype"), isa=SETS, dtype=DTYPES, attention=["auto", "sdpa"])
 def test_layers_with_adapters_have_the_bits_of_the_pieces(
     toy_model: Path, isa: str, dtype: torch.dtype, attention: str
 ) -> None:
@@ -99,21 +98,21 @@ def test_layers_with_adapters_have_the_bits_of_the_pieces(
     assert run_requests(fused, requests).decided() == run_requests(pieces, requests).decided()
 
 
-@pytest.mark.parametrize(("architecture", "extra"), [
-    ("llama", {"attention_bias": True, "mlp_bias": True}),
-    ("mistral", {"sliding_window": 16}),
-    ("qwen3", {"head_dim": 64, "num_key_value_heads": 1}),
-    ("qwen3_moe", {"num_hidden_layers": 3, "mlp_only_layers": [1], "num_experts_per_tok": 4}),
-    ("olmoe", {}),
-    ("granitemoe", {}),
-    ("mixtral", {"num_local_experts": 7}),
-])  # fmt: skip
-@each_dtype
-def test_other_families_take_adapters_too(
-    tmp_path: Path, architecture: str, extra: dict[str, Any], dtype: torch.dtype
-) -> None:
+FAMILIES: dict[str, dict[str, Any]] = {
+    "llama": {"attention_bias": True, "mlp_bias": True},
+    "mistral": {"sliding_window": 16},
+    "qwen3": {"head_dim": 64, "num_key_value_heads": 1},
+    "qwen3_moe": {"num_hidden_layers": 3, "mlp_only_layers": [1], "num_experts_per_tok": 4},
+    "olmoe": {},
+    "granitemoe": {},
+    "mixtral": {"num_local_experts": 7},
+}
+
+
+@covering(architecture=FAMILIES, dtype=DTYPES)
+def test_other_families_take_adapters_too(tmp_path: Path, architecture: str, dtype: torch.dtype) -> None:
     """Experts' and routers', too."""
-    model = write_checkpoint(tmp_path, architecture=architecture, **extra)
+    model = write_checkpoint(tmp_path, architecture=architecture, **FAMILIES[architecture])
     fused, pieces = (engine_with_adapters(model, dtype=str(dtype).partition(".")[2], threads=n) for n in (2, 1))
     assert isinstance(fused.runner.passes, FusedPass)
     pieces.runner.passes = TiledPass(pieces.runner.model, pieces.runner.attention, None)

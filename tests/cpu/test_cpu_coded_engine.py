@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from coded_checkpoints import MIXED, CodedWeights, format_plugin, write_coded
 from coded_forms import FORMS
-from native_cases import SETS, each_linear_set
+from native_cases import SETS
 from test_cpu_fused import in_pieces, passes, same_decisions
 
+from covering import covering
 from specserve_cpu.coded import CodedLinear
 from specserve_cpu.fused import FusedPass, SplitPass
 from specserve_workbench.testing.drafters import NoisyDrafter
@@ -37,10 +38,11 @@ MODELS: dict[str, dict[str, Any]] = {
     "granite": {},
     "qwen3_moe": {},
 }
-each_inputs = pytest.mark.parametrize("activations", ["auto", "float"])
+INPUTS = ["auto", "float"]
+each_inputs = pytest.mark.parametrize("activations", INPUTS)
 
 
-@pytest.fixture(scope="module", params=MODELS)
+@pytest.fixture(scope="module")
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path, name = tmp_path_factory.mktemp(request.param), request.param
     return write_coded(
@@ -63,9 +65,10 @@ def num_coded(assembled: Assembled) -> int:
     return sum(isinstance(p.packed, CodedLinear) for p in assembled.engine.runner.model.projections.values())
 
 
-@each_linear_set
-@each_inputs
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@covering(
+    ("model", "activations", "dtype"), ("isa", "activations", "dtype"),
+    model=MODELS, isa=SETS, activations=INPUTS, dtype=["float32", "bfloat16"], indirect=["model"],
+)  # fmt: skip
 def test_fused_layers_have_the_bits_of_the_pieces(model: Path, isa: str, activations: str, dtype: str) -> None:
     requests = varied_requests(6)
     fused, other = (make_engine(model, **options(activations, isa, dtype=dtype, threads=n)) for n in (2, 1))
@@ -85,8 +88,7 @@ def test_layers_around_another_attention_have_the_bits_of_the_pieces(llama: Path
     assert same_decisions(run_requests(split.engine, requests), run_requests(pieces, requests))
 
 
-@each_linear_set
-@each_inputs
+@covering(("isa", "activations"), model=MODELS, isa=SETS, activations=INPUTS, indirect=["model"])
 def test_chains_and_trees_are_lossless(model: Path, isa: str, activations: str) -> None:
     served = assert_lossless(
         model,

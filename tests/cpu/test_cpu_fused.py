@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from native_cases import SETS, each_set
+from native_cases import SETS, WITHOUT_VNNI, each_set
 
+from covering import covering
 from specserve.models.mlp import MixtureOfExperts
 from specserve.models.tiled import TiledPass
 from specserve_cpu.fused import FusedPass
@@ -40,7 +41,7 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(scope="module", params=MODELS)
+@pytest.fixture(scope="module")
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     name: str = request.param
     return write_checkpoint(tmp_path_factory.mktemp(name), architecture=name.split("-")[0], **MODELS[name])
@@ -66,8 +67,10 @@ def same_decisions(a: Run, b: Run) -> bool:
     return all(a.decided()[name] == b.decided()[name] for name in a.decided())
 
 
-@each_set
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@covering(
+    ("model", "dtype"), ("isa", "dtype"),
+    model=MODELS, isa=WITHOUT_VNNI, dtype=["float32", "bfloat16"], indirect=["model"],
+)  # fmt: skip
 def test_fused_layers_have_the_bits_of_the_pieces(model: Path, isa: str, dtype: str) -> None:
     requests = varied_requests(6)
     fused, other = (make_engine(model, **options(isa, dtype=dtype, threads=n)) for n in (2, 1))

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 import torch
-from native_cases import SETS, each_linear_set
+from native_cases import SETS
 from safetensors.torch import load_file, save_file
 
+from covering import covering
 from specserve.errors import ConfigError
 from specserve.types import SpeculationParams
 from specserve_cpu.coded import quantise_to_four
@@ -115,22 +116,19 @@ def test_logits_are_those_of_transformers_on_rounded_numbers(tmp_path: Path, kin
     assert median(errors) < 2e-5
 
 
-@each_kind
-@each_linear_set
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@covering(("kind", "dtype"), ("isa", "dtype"), kind=KINDS, isa=SETS, dtype=["float32", "bfloat16"])
 def test_chains_and_trees_are_lossless(toy_model: Path, kind: str, isa: str, dtype: str) -> None:
     served = assert_lossless(toy_model, varied_requests(8), noisy, **options(kind, isa, dtype=dtype))
     right, drafted = accepted(served)
     assert 0.2 * drafted < right < drafted
 
 
-@each_kind
-@pytest.mark.parametrize("more", [
+@covering(kind=KINDS, more=[
     {"threads": 2, "block_size": 64},
     {"threads": 3, "max_num_batched_tokens": 24},
     {"block_size": 1, "max_num_seqs": 2},
     {"plugins": ("cpu",), "attention": "sdpa"},
-], ids=str)  # fmt: skip
+])  # fmt: skip
 def test_batches_threads_and_chunks_change_no_bit(toy_model: Path, kind: str, more: dict[str, Any]) -> None:
     requests = varied_requests(12, seed=1)
     base = {key: value for key, value in more.items() if key == "attention"}
@@ -171,8 +169,7 @@ def check_plugins_beside(path: Path, cpu: dict[str, Any], beside: str, prefill: 
         assert run(path, requests, **alone).decided() == without
 
 
-@each_kind
-@pytest.mark.parametrize("beside", BESIDE)
+@covering(kind=KINDS, beside=BESIDE)
 def test_plugins_beside_change_nothing(toy_model: Path, kind: str, beside: str) -> None:
     check_plugins_beside(toy_model, KINDS[kind] | {"instruction_set": SETS[0]}, beside, prefill="sdpa")
 
