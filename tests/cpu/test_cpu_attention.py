@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from kv_layouts import (
     BY_SLOT,
     BY_SLOT_INT8,
+    LAYOUTS,
     PANELS,
     PANELS_INT8,
     each_layout,
@@ -21,8 +22,24 @@ from kv_layouts import (
     numbers_of,
     to_layout,
 )
-from native_cases import SETS, U_SUM, U, assert_near, each_dtype, each_set, make_unusual, many, randn, same_bits, some
+from native_cases import (
+    DTYPES,
+    SETS,
+    U_SUM,
+    WITHOUT_VNNI,
+    U,
+    assert_near,
+    each_dtype,
+    each_set,
+    make_unusual,
+    many,
+    randn,
+    same_bits,
+    some,
+)
 from paged import KEY_LIMIT, Paged, Shape, SpanCase, attention
+
+from covering import covering
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,11 +59,13 @@ SHAPES = [
 MIXED = [SpanCase(0, 40), *(SpanCase(n, 1) for n in (126, 127, 128)), SpanCase(250, 5, 10, TREE), SpanCase(500, 1, 7)]
 
 
-@each_set
-@each_dtype
-@pytest.mark.parametrize(("shape", "layout"), [(shape, each) for shape in SHAPES for each in shape.layouts], ids=str)
-@pytest.mark.parametrize("threads", [1, 2])
-def test_attention_is_near_float64(isa: str, dtype: torch.dtype, shape: Shape, layout: str, threads: int) -> None:
+@covering(
+    ("kept", "isa"), ("kept", "dtype"), ("isa", "dtype", "threads"),
+    kept=[(shape, layout) for shape in SHAPES for layout in shape.layouts],
+    isa=WITHOUT_VNNI, dtype=DTYPES, threads=[1, 2],
+)  # fmt: skip
+def test_attention_is_near_float64(kept: tuple[Shape, str], isa: str, dtype: torch.dtype, threads: int) -> None:
+    shape, layout = kept
     paged = Paged(shape, MIXED, dtype, layout)
     out = paged.run(isa, threads)
     # of every probability: rounded to dtype twice, itself and in the row sum; scores of up to 16, sums of up to 512
@@ -198,9 +217,7 @@ def test_two_threads_may_call_at_once(dtype: torch.dtype) -> None:
             assert same_bits(out, expected[layer])
 
 
-@each_set
-@each_dtype
-@each_layout
+@covering(("isa", "dtype"), ("layout", "dtype"), isa=WITHOUT_VNNI, dtype=DTYPES, layout=LAYOUTS)
 @given(moves=st.lists(st.tuples(st.integers(0, 63), st.integers(0, 63)), max_size=40, unique_by=lambda move: move[1]))
 def test_tokens_move_as_if_all_were_read_before_any_is_written(
     isa: str, dtype: torch.dtype, layout: str, moves: list[tuple[int, int]]

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from native_cases import (
     ALIKE,
+    DTYPES,
     SETS,
     U_SUM,
     assert_near,
@@ -25,6 +26,7 @@ from native_cases import (
 )
 from test_cpu_quantised_inputs import FUSED, quantised_inputs
 
+from covering import covering
 from specserve.protocols.quantised import QuantisedWeight, StackedWeight, numbers_of
 from specserve_cpu.coded import BLOCK, CodedLinear
 from specserve_cpu.kernels import CpuKernels
@@ -38,7 +40,8 @@ if TYPE_CHECKING:
 SHAPES = [(1, 1), (16, 16), (31, 33), (33, 5), (64, 100), (417, 50), (864, 130)]
 """Inputs and outputs."""
 each_form = pytest.mark.parametrize("form", FORMS)
-each_inputs = pytest.mark.parametrize("inputs", ["auto", "int8"])
+INPUTS = ["auto", "int8"]
+each_inputs = pytest.mark.parametrize("inputs", INPUTS)
 
 
 def linear(m: _native.Machine, weight: QuantisedWeight, bias: Tensor | None, inputs: Activations) -> CodedLinear:
@@ -51,10 +54,10 @@ def magnitude(weight: QuantisedWeight) -> Tensor:
     return positive._replace(dtype=torch.float64).dense()
 
 
-@each_linear_set
-@each_dtype
-@each_inputs
-@each_form
+@covering(
+    ("form", "inputs", "dtype"), ("isa", "inputs", "dtype"), ("form", "isa"),
+    form=FORMS, isa=SETS, inputs=INPUTS, dtype=DTYPES,
+)  # fmt: skip
 def test_sums_are_near_float64(isa: str, dtype: torch.dtype, inputs: Activations, form: str) -> None:
     for ins, outs in SHAPES:
         weight, x = coded(FORMS[form], outs, ins, dtype), randn(37, ins, dtype=dtype, seed=1)
@@ -85,9 +88,7 @@ def check_row(isa: str, dtype: torch.dtype, inputs: Activations, data: st.DataOb
     check_row_of_linear(make, isa, dtype, data)
 
 
-@each_linear_set
-@each_dtype
-@each_inputs
+@covering(("isa", "dtype"), ("isa", "inputs"), ("inputs", "dtype"), isa=SETS, dtype=DTYPES, inputs=INPUTS)
 @some
 @given(data=st.data())
 def test_a_row_has_the_same_bits_among_any_others(
@@ -108,9 +109,7 @@ def test_a_row_has_the_same_bits_among_very_many_others(
     check_row(isa, dtype, inputs, data)
 
 
-@each_linear_set
-@each_inputs
-@each_form
+@covering(("form", "inputs"), ("isa", "inputs"), form=FORMS, isa=SETS, inputs=INPUTS)
 def test_the_number_of_rows_changes_no_bit(isa: str, inputs: Activations, form: str) -> None:
     x = randn(200, 96, dtype=torch.bfloat16)
     packed = linear(machine(isa), coded(FORMS[form], 50, 96, torch.bfloat16), None, inputs)
@@ -120,9 +119,7 @@ def test_the_number_of_rows_changes_no_bit(isa: str, inputs: Activations, form: 
         assert same_bits(packed(x[200 - rows :]), whole[200 - rows :])
 
 
-@each_linear_set
-@each_inputs
-@each_form
+@covering(("form", "inputs"), ("isa", "inputs"), form=FORMS, isa=SETS, inputs=INPUTS)
 def test_an_output_does_not_depend_on_the_other_outputs(isa: str, inputs: Activations, form: str) -> None:
     weight = coded(FORMS[form], 200, 96)
     for x in (randn(5, 96), randn(70, 96)):

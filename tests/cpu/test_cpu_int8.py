@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from native_cases import (
     ALIKE,
+    DTYPES,
     SETS,
     U_SUM,
     assert_near,
@@ -24,6 +25,7 @@ from native_cases import (
     some,
 )
 
+from covering import covering
 from specserve_cpu.attention import native_module
 from specserve_cpu.linear import PackedLinear, quantise
 from specserve_cpu.options import WHOLE_ROW
@@ -71,13 +73,11 @@ def test_quantisation_is_symmetric_and_to_the_nearest(dtype: torch.dtype, group_
     assert integers.abs().max() == 127
 
 
-@each_linear_set
-@each_dtype
-@pytest.mark.parametrize(("in_features", "out_features"), SHAPES)
-@pytest.mark.parametrize("group_size", GROUPS)
-def test_sums_are_near_float64(
-    isa: str, dtype: torch.dtype, in_features: int, out_features: int, group_size: int
-) -> None:
+@covering(
+    ("shape", "group_size"), ("isa", "dtype", "group_size"), shape=SHAPES, isa=SETS, dtype=DTYPES, group_size=GROUPS
+)
+def test_sums_are_near_float64(shape: tuple[int, int], isa: str, dtype: torch.dtype, group_size: int) -> None:
+    in_features, out_features = shape
     weight, x = randn(out_features, in_features, dtype=dtype), randn(37, in_features, dtype=dtype, seed=1)
     bias = randn(out_features, dtype=dtype, seed=2) if in_features % 3 else None
     integers, scales = quantised(weight, group_size)
@@ -92,12 +92,13 @@ def check_row(isa: str, dtype: torch.dtype, activations: Activations, data: st.D
     check_row_of_linear(partial(int8_linear, group_size=group_size, activations=activations), isa, dtype, data)
 
 
-each_activations = pytest.mark.parametrize("activations", ["auto", "int8"])
+ACTIVATIONS = ["auto", "int8"]
+each_activations = pytest.mark.parametrize("activations", ACTIVATIONS)
 
 
-@each_linear_set
-@each_dtype
-@each_activations
+@covering(
+    ("isa", "dtype"), ("isa", "activations"), ("activations", "dtype"), isa=SETS, dtype=DTYPES, activations=ACTIVATIONS
+)
 @some
 @given(data=st.data())
 def test_a_row_has_the_same_bits_among_any_others(

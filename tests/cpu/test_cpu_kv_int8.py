@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from native_cases import SETS, each_set
+from native_cases import SETS, WITHOUT_VNNI
 from test_cpu_int8_engine import BESIDE, check_plugins_beside, noisy
 
+from covering import covering
 from specserve.errors import ConfigError
 from specserve_workbench.testing.engines import accepted, assert_lossless, make_engine, run
 from specserve_workbench.testing.requests import toy_request, varied_requests
@@ -68,9 +69,9 @@ def test_logits_are_those_of_transformers_with_rounded_keys_and_values(tmp_path:
     assert median(abs(a.logprob - b.logprob) for a, b in zip(got, exact, strict=True)) > 1e-3
 
 
-@each_set
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("block_size", [16, 8])
+@covering(
+    ("isa", "dtype"), ("block_size", "dtype"), isa=WITHOUT_VNNI, dtype=["float32", "bfloat16"], block_size=[16, 8]
+)
 def test_chains_and_trees_are_lossless(toy_model: Path, isa: str, dtype: str, block_size: int) -> None:
     served = assert_lossless(toy_model, varied_requests(8), noisy, **options(isa, dtype=dtype, block_size=block_size))
     right, drafted = accepted(served)
@@ -97,8 +98,7 @@ def test_preempted_requests_keep_their_bits(toy_model: Path, dtype: str) -> None
     assert tight.decided() == run(toy_model, requests, **options(dtype=dtype)).decided()
 
 
-@pytest.mark.parametrize("weights", ["auto", "int8"])
-@pytest.mark.parametrize("beside", BESIDE)
+@covering(weights=["auto", "int8"], beside=BESIDE)
 def test_plugins_beside_change_nothing(toy_model: Path, weights: str, beside: str) -> None:
     cpu = {"kv": "int8", "weights": weights, "instruction_set": SETS[0]}
     check_plugins_beside(toy_model, cpu, beside, prefill="cpu_paged")

@@ -10,9 +10,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from native_cases import SETS, each_set, randn
+from native_cases import SETS, WITHOUT_VNNI, each_set, many, randn
 from sampling_reference import CUTOFFS, admitted, cutoff, sampler, valid_tokens, varied_rows
 
+from covering import covering
 from specserve.protocols import ScoredRow
 from specserve.sampling.noise import gumbel_noise
 from specserve.sampling.scores import scores
@@ -124,15 +125,16 @@ def test_a_row_of_logits_may_have_many_targets():
 quarters = st.lists(st.integers(-6, 6).map(lambda n: n / 4), min_size=1, max_size=40)
 
 
-@settings(max_examples=200, deadline=None)
-@given(
+lists_and_cuts = given(
     logits=quarters,
     top_k=st.integers(0, 42),
     top_p=st.one_of(st.just(1.0), st.floats(0.01, 0.9999)),
     min_p=st.one_of(st.just(0.0), st.floats(0.1, 1.0)),
     isa=st.sampled_from(SETS),
 )
-def test_exactly_what_a_full_sort_keeps_is_sampled(logits, top_k, top_p, min_p, isa):
+
+
+def check_what_is_sampled(logits, top_k, top_p, min_p, isa):
     params = SamplingParams(temperature=1.0, top_k=top_k, top_p=top_p, min_p=min_p)
     thresholds = [cutoff(logits, params, slack) for slack in (-1e-6, 1e-6)]
     strict, generous = ({t for t, value in enumerate(logits) if value >= threshold - 1e-9} for threshold in thresholds)
@@ -143,16 +145,27 @@ def test_exactly_what_a_full_sort_keeps_is_sampled(logits, top_k, top_p, min_p, 
     assert strict <= sampled <= generous
 
 
+@settings(max_examples=50)
+@lists_and_cuts
+def test_exactly_what_a_full_sort_keeps_is_sampled(logits, top_k, top_p, min_p, isa):
+    check_what_is_sampled(logits, top_k, top_p, min_p, isa)
+
+
+@pytest.mark.sweep
+@many
+@lists_and_cuts
+def test_of_very_many_lists_exactly_what_a_full_sort_keeps_is_sampled(logits, top_k, top_p, min_p, isa):
+    check_what_is_sampled(logits, top_k, top_p, min_p, isa)
+
+
 @lru_cache(maxsize=1)
 def many_draws(cut: tuple[tuple[str, Any], ...]) -> list[ScoredRow]:
-    """One list for all instruction sets, which are tested one after the other."""
+    """One list for all tests of a cut, which run one after the other."""
     return [ScoredRow(0, admitted(VOCAB, seed=i, temperature=0.9, **dict(cut)), ()) for i in range(20_000)]
 
 
-@each_set
-@pytest.mark.parametrize("cut", CUTOFFS, ids=str)
-@pytest.mark.parametrize("kind", ["distinct", "tied"])
-def test_sampled_tokens_have_the_target_distribution(isa, cut, kind):
+@covering(("cut", "kind"), ("isa", "kind"), cut=CUTOFFS, kind=["distinct", "tied"], isa=WITHOUT_VNNI)
+def test_sampled_tokens_have_the_target_distribution(cut, kind, isa):
     """Chi-square over the tokens that a full sort keeps; no others are drawn."""
     x = randn(VOCAB, seed=5, scale=2.0)
     x = x if kind == "distinct" else (x * 2).round() / 2
