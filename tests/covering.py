@@ -15,13 +15,19 @@ Cell = tuple[object, ...]
 
 
 def covering(*meet: tuple[str, ...], indirect: Sequence[str] = (), **axes: Iterable[object]) -> pytest.MarkDecorator:
-    """Parametrises a test with all combinations of the axes' values, the first axis outermost.
+    """All combinations of the axes' values, the first axis outermost, as `covering_cells` has them."""
+    return covering_cells(list(axes), list(product(*axes.values())), *meet, indirect=indirect)
 
-    `make test` runs so many of them that each value occurs, and for each of `meet`, names of axes, each combination of
-    these axes' values; the others are sweeps. Values are used about equally often.
+
+def covering_cells(
+    names: Sequence[str], cells: Sequence[Cell], *meet: tuple[str, ...], indirect: Sequence[str] = ()
+) -> pytest.MarkDecorator:
+    """Parametrises a test with these cells, each of a value for each name.
+
+    `make test` runs so many of them that each value occurs, and for each of `meet`, some of the names, each combination
+    of their values that a cell has; the others are sweeps. Values are used about equally often.
     """
-    names, cells = list(axes), list(product(*axes.values()))
-    groups = [tuple(names.index(name) for name in group) for group in (*meet, *((name,) for name in names))]
+    groups = [tuple(names.index(name) for name in group) for group in (*meet, *([name] for name in names))]
     chosen = chosen_cells([list(map(repr, cell)) for cell in cells], groups)
     parameters = [
         pytest.param(*cell, marks=() if i in chosen else pytest.mark.sweep, id="-".join(map(name_of, cell)))
@@ -47,5 +53,10 @@ def uses(cell: list[str], used: Counter[tuple[int, str]]) -> int:
 
 
 def name_of(value: object) -> str:
+    """Settings as key=value, and values of a tuple in a row."""
+    if isinstance(value, dict):
+        return ",".join(f"{key}={name_of(each)}" for key, each in value.items())
+    if isinstance(value, tuple):
+        return "-".join(map(name_of, value))
     name = getattr(value, "__name__", None)
     return name if isinstance(name, str) else str(value)

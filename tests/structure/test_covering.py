@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import product
 
-from covering import covering
+from covering import covering, covering_cells
 
 AXES = {"model": range(7), "kernels": "abcd", "dtype": (float, int)}
 
@@ -35,6 +35,12 @@ def test_each_value_occurs_about_equally_often():
 
 def test_the_same_cells_are_run_by_every_worker():
     assert cells(covering(("model", "dtype"), **AXES)) == cells(covering(("model", "dtype"), **AXES))
+
+
+def test_what_no_cell_has_is_not_asked_for():
+    every, run = cells(covering_cells(["plugin", "feature"], [("a", 1), ("a", 2), ("b", 2), ("b", 3), ("c", 3)]))
+    assert every == [("a", 1), ("a", 2), ("b", 2), ("b", 3), ("c", 3)]
+    assert run == [("a", 1), ("b", 2), ("c", 3)]
 
 
 def test_cells_are_named_by_their_values():
