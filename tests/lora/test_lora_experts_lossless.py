@@ -9,6 +9,7 @@ from expert_adapters import MODELS, write_model, write_per_expert, write_stacked
 from test_lora_lossless import assert_lossless, spread
 from toy_adapters import lora_engine, under
 
+from covering import covering
 from specserve_workbench.testing import engines
 from specserve_workbench.testing.engines import run_requests, verify_everything
 from specserve_workbench.testing.requests import toy_request, varied_requests
@@ -16,7 +17,7 @@ from specserve_workbench.testing.requests import toy_request, varied_requests
 if TYPE_CHECKING:
     from pathlib import Path
 
-each_dtype = pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+KERNELS, DTYPES = ["torch", "cpu"], ["float32", "bfloat16"]
 
 
 def adapters_of(path: Path, model: Path) -> dict[str, Path]:
@@ -27,7 +28,7 @@ def adapters_of(path: Path, model: Path) -> dict[str, Path]:
     }
 
 
-@pytest.fixture(scope="module", params=MODELS)
+@pytest.fixture(scope="module")
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_model(tmp_path_factory.mktemp(request.param), request.param)
 
@@ -38,24 +39,27 @@ def qwen3_moe(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.usefixtures("each_kernel_set")
-@each_dtype
+@covering(
+    ("each_kernel_set", "dtype"),
+    model=MODELS, each_kernel_set=KERNELS, dtype=DTYPES, indirect=["model", "each_kernel_set"],
+)  # fmt: skip
 def test_noisy_drafts_change_nothing(model, tmp_path, dtype):
     assert_lossless(model, adapters_of(tmp_path, model), varied_requests(12), dtype=dtype)
 
 
 @pytest.mark.usefixtures("each_kernel_set")
-@pytest.mark.parametrize("options", [
+@covering(indirect=["each_kernel_set"], each_kernel_set=KERNELS, options=[
     {"max_num_batched_tokens": 24},
     {"kv_memory": "600K"},
     {"threads": 2, "block_size": 1},
-], ids=lambda o: ",".join(f"{k}={v}" for k, v in o.items()))  # fmt: skip
+])  # fmt: skip
 def test_noisy_drafts_change_nothing_in_small_chunks_and_after_preemption(qwen3_moe, tmp_path, options):
     run = assert_lossless(qwen3_moe, adapters_of(tmp_path, qwen3_moe), varied_requests(24, seed=3), **options)
     assert bool(run.metrics.num_preemptions) == ("kv_memory" in options)
 
 
 @pytest.mark.usefixtures("each_kernel_set")
-@each_dtype
+@covering(each_kernel_set=KERNELS, dtype=DTYPES, indirect=["each_kernel_set"])
 def test_each_request_gets_what_it_gets_alone(qwen3_moe, tmp_path, dtype):
     adapters = adapters_of(tmp_path, qwen3_moe)
     options = {"dtype": dtype, "prefix_cache": False, "max_num_batched_tokens": 60}
@@ -72,6 +76,7 @@ def test_each_request_gets_what_it_gets_alone(qwen3_moe, tmp_path, dtype):
 
 
 @pytest.mark.usefixtures("each_kernel_set")
+@covering(model=MODELS, each_kernel_set=KERNELS, indirect=["model", "each_kernel_set"])
 def test_adapters_of_experts_change_the_text(model, tmp_path):
     adapters = adapters_of(tmp_path, model)
     engine, store = lora_engine(model, adapters)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from toy_adapters import lora_engine, under
 
+from covering import covering
 from specserve_workbench.testing.drafters import NoisyDrafter
 from specserve_workbench.testing.engines import accepted, run_requests, verify_everything
 from specserve_workbench.testing.requests import TOY_VOCAB, varied_requests
@@ -34,13 +35,13 @@ def assert_lossless(model, adapters, requests, **options):
 
 
 @pytest.mark.usefixtures("each_kernel_set")
-@pytest.mark.parametrize("options", [
+@covering(indirect=["each_kernel_set"], each_kernel_set=["torch", "cpu"], options=[
     {},
     {"dtype": "bfloat16", "max_num_seqs": 32},
     {"kv_memory": "440K"},
     {"max_num_batched_tokens": 24},
     {"prefix_cache": False},
-], ids=lambda o: ",".join(f"{k}={v}" for k, v in o.items()) or "plain")  # fmt: skip
+])  # fmt: skip
 def test_noisy_chains_and_trees_change_nothing(toy_model, adapters, options):
     assert_lossless(toy_model, adapters, varied_requests(36), **options)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 from toy_adapters import lora_engine, under, write_adapter
 
+from covering import covering
 from specserve_workbench.testing.drafters import NoisyDrafter
 from specserve_workbench.testing.engines import run_requests
 from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests
@@ -17,14 +18,12 @@ SIZES = {"odd hidden": (65, 64), "odd inner": (64, 63), "both odd": (77, 31), "e
 RANKS = {"a": 1, "b": 7, "c": 32}
 NEAR = {"float32": 2e-5, "bfloat16": 0.1}
 PROMPT = tuple(range(3, 43))
-pytestmark = pytest.mark.parametrize("dtype", NEAR)
-each_size = pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
-each_attention = pytest.mark.parametrize("attention", ["auto", "sdpa"])
+each_size = covering(("sizes", "dtype"), ("attention", "dtype"), sizes=SIZES, attention=["auto", "sdpa"], dtype=NEAR)
 
 
 @pytest.fixture
 def model(tmp_path, sizes, dtype):
-    hidden, inner = sizes
+    hidden, inner = SIZES[sizes]
     return write_checkpoint(tmp_path / "model", hidden_size=hidden, intermediate_size=inner, dtype=dtype)
 
 
@@ -47,7 +46,6 @@ def distance(left, right):
 
 
 @each_size
-@each_attention
 def test_native_adapters_compute_what_torchs_do(model, adapters, dtype, attention):
     native = prompt_logprobs(model, adapters, beside=("cpu",), attention=attention)
     torchs = prompt_logprobs(model, adapters)
@@ -58,7 +56,6 @@ def test_native_adapters_compute_what_torchs_do(model, adapters, dtype, attentio
 
 
 @each_size
-@each_attention
 def test_noisy_drafts_change_nothing_under_them(model, adapters, attention):
     requests = varied_requests(12, seed=3)
     names = [("", *adapters)[i % 4] for i in range(12)]
