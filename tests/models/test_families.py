@@ -9,6 +9,7 @@ import torch
 from naive_forward import forward, load
 from transformers import AutoModelForCausalLM
 
+from covering import covering
 from specserve.errors import ModelError
 from specserve.kernels.torch_kernels import TorchKernels
 from specserve.models.loader import load_model
@@ -44,8 +45,7 @@ def test_a_key_that_is_absent_means_what_it_does_in_transformers(tmp_path, famil
     torch.testing.assert_close(forward(load(path), PROMPT), theirs(torch.tensor([PROMPT])).logits[0], atol=1e-4, rtol=0)
 
 
-@pytest.mark.parametrize("arithmetic", ["torch-float32", "torch-bfloat16", "cpu-float32", "cpu-bfloat16"])
-@pytest.mark.parametrize("family", FAMILIES)
+@covering(family=FAMILIES, arithmetic=["torch-float32", "torch-bfloat16", "cpu-float32", "cpu-bfloat16"])
 def test_drafts_chunks_and_neighbours_change_nothing(tmp_path, family, arithmetic):
     kernels, dtype = arithmetic.split("-")
     path, requests = write_checkpoint(tmp_path / "model", architecture=family), varied_requests(12)
