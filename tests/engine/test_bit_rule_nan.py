@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 from spoilt_weights import spoil
 from torch.nn import functional
 
+from covering import covering
 from specserve.types import Draft
 from specserve_workbench.testing.drafters import ScriptedDrafter
 from specserve_workbench.testing.engines import make_engine, run, run_requests
@@ -34,9 +35,11 @@ def broken_model(path, value, sizes, dtype="bfloat16", name="model.embed_tokens.
     return spoil(path, name, rows, value)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-@pytest.mark.parametrize("value", [math.nan, math.inf], ids=str)
-@pytest.mark.parametrize("sizes", SIZES, ids=str)
+@covering(
+    ("each_kernel_set", "sizes"), ("each_kernel_set", "dtype"), ("sizes", "dtype"), ("each_kernel_set", "value"),
+    each_kernel_set=["torch", "cpu"], sizes=SIZES, value=[math.nan, math.inf], dtype=["float32", "bfloat16", "float16"],
+    indirect=["each_kernel_set"],
+)  # fmt: skip
 def test_a_broken_request_reaches_no_neighbour(tmp_path, sizes, value, dtype):
     model = broken_model(tmp_path, value, sizes, dtype)
     expected = run(model, HEALTHY, prefix_cache=False).decided()
