@@ -7,6 +7,7 @@ import random
 import pytest
 import torch
 
+from covering import covering
 from specserve.kv.cache import KVCache
 from specserve.models.read_config import read_config
 from specserve_workbench.testing.drafters import NoisyDrafter
@@ -44,7 +45,7 @@ def few_requests():
     ]
 
 
-@pytest.mark.parametrize("arithmetic", ARITHMETICS)
+@covering(family=FAMILIES, arithmetic=ARITHMETICS, indirect=["family"])
 def test_chunks_neighbours_and_drafts_change_no_token_and_no_logprob(family, arithmetic):
     requests, options = few_requests(), options_of(arithmetic)
     alone = run(family, requests, **options | {"max_num_seqs": 1})
@@ -57,7 +58,7 @@ def test_chunks_neighbours_and_drafts_change_no_token_and_no_logprob(family, ari
     assert 0.15 < good / drafted < 0.9
 
 
-@pytest.mark.parametrize("arithmetic", ["torch-bfloat16", "cpu-float32"])
+@covering(family=FAMILIES, arithmetic=["torch-bfloat16", "cpu-float32"], indirect=["family"])
 def test_preemption_and_prefix_hits_change_no_token_and_no_logprob(family, arithmetic):
     requests, options = few_requests(), options_of(arithmetic)
     alone = run(family, requests, **options | {"max_num_seqs": 1, "prefix_cache": False}).decided()

@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from covering import covering
 from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve.types import SpeculationParams
 from specserve_workbench.testing.drafters import NoisyDrafter, OracleDrafter, WrongDrafter
@@ -19,8 +20,11 @@ def noisy(vocab_size=TOY_VOCAB, p=0.7, seed=0):
     return lambda outputs: NoisyDrafter(outputs, p=p, max_width=16, vocab_size=vocab_size, seed=seed)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("batch_size", [1, 8, 32])
+@covering(
+    ("each_kernel_set", "dtype"), ("each_kernel_set", "batch_size"),
+    each_kernel_set=["torch", "cpu"], dtype=["float32", "bfloat16"], batch_size=[1, 8, 32],
+    indirect=["each_kernel_set"],
+)  # fmt: skip
 def test_noisy_chains_and_trees_change_nothing(toy_model, dtype, batch_size):
     speculative = assert_lossless(
         toy_model, varied_requests(48), noisy(), dtype=dtype, max_num_seqs=batch_size, max_num_batched_tokens=512
@@ -38,7 +42,7 @@ def test_noisy_chains_and_trees_change_nothing(toy_model, dtype, batch_size):
     {"chunked_prefill": False},
 ], ids=lambda o: ",".join(f"{k}={v}" for k, v in o.items()))  # fmt: skip
 def test_noisy_drafts_change_nothing_when_everything_else_is_tight(toy_model, options):
-    assert_lossless(toy_model, varied_requests(32, seed=1), noisy(), **options)
+    assert_lossless(toy_model, varied_requests(16, seed=1), noisy(), **options)
 
 
 @pytest.mark.parametrize("architecture", ["mistral", "qwen2", "qwen3"])
@@ -130,7 +134,7 @@ def demo_requests(demo_model, count):
 
 
 def test_the_demo_model_is_lossless_in_bfloat16(demo_model):
-    requests = demo_requests(demo_model, 24)
+    requests = demo_requests(demo_model, 15)
     assert_lossless(demo_model, requests, noisy(8192), dtype="bfloat16", kv_memory="128M")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from covering import covering
 from gpt_oss_attention import FAMILY, family_plugin
 from specserve.attention.fitting import best_fit, misfits
 from specserve.attention.sdpa import SdpaFactory
@@ -44,9 +45,10 @@ def served(model, requests, drafter=None, **options):
     return run(model, requests, drafter, extra={"sunk": family_plugin()}, **options)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("by", SERVED)
+@covering(
+    ("model", "by"), ("by", "dtype"), ("by", "threads"),
+    model=HEADS, by=SERVED, threads=[1, 2], dtype=["float32", "bfloat16"], indirect=["model"],
+)  # fmt: skip
 def test_drafts_chunks_and_neighbours_change_nothing(model, by, threads, dtype):
     requests, options = varied_requests(10), {**SERVED[by], "dtype": dtype, "threads": threads}
     alone = served(model, requests, max_num_seqs=1, prefix_cache=False, **options)
