@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 from hybrids import CHOICES, hybrid_engine, hybrid_options, undrafted
 
+from covering import covering
 from specserve_workbench.testing import engines
 from specserve_workbench.testing.drafters import NoisyDrafter
 from specserve_workbench.testing.engines import accepted, run_requests, verify_everything
@@ -49,26 +50,23 @@ def assert_lossless(model, choice, requests, **options):
     return good, drafted
 
 
-@pytest.mark.parametrize("choice", CHOICES, ids="-".join)
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@covering(choice=CHOICES, dtype=["float32", "bfloat16"])
 def test_drafts_change_nothing_whichever_backends_serve(toy_model, choice, dtype):
     good, drafted = assert_lossless(toy_model, choice, varied_requests(32), dtype=dtype, max_num_batched_tokens=256)
     assert 0.15 < good / drafted < 0.9
 
 
-@pytest.mark.parametrize("options", TIGHT, ids=lambda o: ",".join(f"{k}={v}" for k, v in o.items()))
-@pytest.mark.parametrize("choice", CHOICES, ids="-".join)
+@covering(choice=CHOICES, options=TIGHT)
 def test_drafts_change_nothing_when_everything_else_is_tight(toy_model, choice, options):
     assert_lossless(toy_model, choice, varied_requests(24, seed=1), **options)
 
 
-@pytest.mark.parametrize("settings", [
+@covering(choice=CHOICES, settings=[
     {"match_type": "learned", "max_breadth": 1},
     {"match_type": "learned"},
     {"match_type": "bfs"},
     {"match_type": "prob"},
-], ids=lambda o: ",".join(f"{k}={v}" for k, v in o.items()))  # fmt: skip
-@pytest.mark.parametrize("choice", CHOICES, ids="-".join)
+])  # fmt: skip
 def test_ngram_drafts_change_nothing_and_are_accepted(toy_model, choice, settings):
     """Twice: the second time the index has seen all answers, so most guesses are right."""
     requests = varied_requests(16, seed=4)
