@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from covering import covering
 from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve_workbench.testing.engines import make_engine, plain_run, run_requests
 from specserve_workbench.testing.requests import toy_request, varied_requests
@@ -43,8 +44,10 @@ def assert_lossless_twice(model, requests, *, settings=None, planner=None, **opt
     return counts
 
 
-@pytest.mark.parametrize("batch_size", [1, 8, 32])
-@pytest.mark.parametrize("match_type", MATCH_TYPES)
+@covering(
+    ("each_kernel_set", "match_type"), ("each_kernel_set", "batch_size"),
+    each_kernel_set=["torch", "cpu"], match_type=MATCH_TYPES, batch_size=[1, 8, 32], indirect=["each_kernel_set"],
+)  # fmt: skip
 def test_every_match_type_changes_nothing(toy_model, match_type, batch_size):
     requests = varied_requests(32)
     first, second = assert_lossless_twice(
@@ -59,26 +62,26 @@ def test_it_changes_nothing_in_half_precision(toy_model, dtype):
     assert_lossless_twice(toy_model, varied_requests(24, seed=3), dtype=dtype)
 
 
-@pytest.mark.parametrize("options", [
+@covering(indirect=["each_kernel_set"], each_kernel_set=["torch", "cpu"], options=[
     {"kv_memory": "440K"},
     {"max_num_batched_tokens": 24},
     {"block_size": 1},
     {"block_size": 64},
     {"prefix_cache": False},
     {"chunked_prefill": False},
-], ids=lambda o: ",".join(f"{k}={v}" for k, v in o.items()))  # fmt: skip
+])  # fmt: skip
 def test_it_changes_nothing_when_everything_else_is_tight(toy_model, options):
     assert_lossless_twice(toy_model, varied_requests(24, seed=1), **options)
 
 
-@pytest.mark.parametrize("settings", [
+@covering(indirect=["each_kernel_set"], each_kernel_set=["torch", "cpu"], settings=[
     {"shared": False},
     {"capacity": 1000, "generations": 2},
     {"max_draft_tokens": 3},
     {"max_breadth": 1},
     {"max_depth": 2},
     {"min_match": 3, "max_match": 4},
-], ids=lambda o: ",".join(f"{k}={v}" for k, v in o.items()))  # fmt: skip
+])  # fmt: skip
 def test_no_setting_changes_anything(toy_model, settings):
     assert_lossless_twice(toy_model, varied_requests(24, seed=2), settings=settings)
 
