@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from covering import covering
 from specserve.models.locate import locate_model
 from specserve.text.tokenizer import HfTokenizer
 from specserve.types import GenerateRequest, SamplingParams
@@ -75,8 +76,7 @@ def test_drafts_are_accepted(head, temperature):
     assert drafted(head, temperature)[1] >= LEAST[head][temperature > 0]
 
 
-@pytest.mark.parametrize("weights", ["int8", "int8-g64", "int4"])
-@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@covering(weights=["int8", "int8-g64", "int4"], temperature=[0.0, 0.8])
 def test_weights_of_few_bits_lose_no_drafts(weights, temperature):
     tokens, length = drafted("demo-eagle3", temperature, weights)
     assert tokens == plain(temperature, weights)

@@ -21,6 +21,7 @@ from toy_heads import (
     write_head,
 )
 
+from covering import covering
 from specserve_eagle.checkpoints import read_head_config
 from specserve_workbench.testing.engines import run_requests
 from specserve_workbench.testing.requests import toy_request
@@ -156,14 +157,19 @@ def generate(target, head, *, verifies):
     return recorder, run_requests(engine, [toy_request("r", PROMPT, max_tokens=NUM_TOKENS, ignore_eos=True)])
 
 
-@pytest.mark.parametrize(("case", "verifies"), [
-    *((case, False) for case in CASES), *((case, True) for case in ("eagle", "eagle3", "mtp", "mtp-hidden-first"))
-])  # fmt: skip
-def test_every_draft_of_a_generation_is_the_references(tmp_path, target, expected_drafts, case, verifies):
+VERIFIED = ("eagle", "eagle3", "mtp", "mtp-hidden-first")
+
+
+@covering(
+    each_kernel_set=["torch", "cpu"], indirect=["each_kernel_set"],
+    drafted=[*((case, "drafted") for case in CASES), *((case, "verified") for case in VERIFIED)],
+)  # fmt: skip
+def test_every_draft_of_a_generation_is_the_references(tmp_path, target, expected_drafts, drafted):
+    case, how = drafted
     form, head, changes = CASES[case]
     path = write_head(tmp_path / "head", form, head, **changes)
     config = read_head_config(path, toy_target())
-    assert_references(*generate(target, path, verifies=verifies), case, config, expected_drafts)
+    assert_references(*generate(target, path, verifies=how == "verified"), case, config, expected_drafts)
 
 
 def test_a_target_with_an_mtp_layer_is_its_own_draft_model(tmp_path, expected_drafts):

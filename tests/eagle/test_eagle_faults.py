@@ -18,6 +18,7 @@ from eagle_engines import (
 )
 from faulty import in_process
 
+from covering import covering
 from specserve.protocols import LogitsProcessor, ProcessorState
 from specserve_workbench.testing.engines import run, run_requests
 from specserve_workbench.testing.requests import toy_request, varied_requests
@@ -40,8 +41,10 @@ def long_requests(count=3):
     return [toy_request(f"{i}", range(i, 20 + 11 * i), max_tokens=40, ignore_eos=True) for i in range(count)]
 
 
-@pytest.mark.parametrize("from_target", [True, False])
-@pytest.mark.parametrize("kind", KINDS)
+@covering(
+    ("each_kernel_set", "kind"), ("kind", "from_target"),
+    each_kernel_set=["torch", "cpu"], kind=KINDS, from_target=[True, False], indirect=["each_kernel_set"],
+)  # fmt: skip
 def test_drafting_goes_on_after_a_pass_that_failed_and_the_keys_are_right(target, drafts, kind, from_target):
     engine = eagle_engine(target, drafts[kind], block_size=4, max_num_batched_tokens=48)
     FailingPasses(engine, (1, 2, 4, 9), from_target=from_target)
@@ -149,8 +152,10 @@ def test_a_processor_that_raises_while_drafting_ends_its_request_when_verificati
         assert kind != "standalone" or figures.num_accepted_draft_tokens == figures.num_draft_tokens
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@covering(
+    ("each_kernel_set", "kind"), ("each_kernel_set", "value"),
+    each_kernel_set=["torch", "cpu"], kind=KINDS, value=[float("nan"), float("inf")], indirect=["each_kernel_set"],
+)  # fmt: skip
 def test_hidden_states_that_are_not_finite_cost_only_drafts(tmp_path, kind, value):
     """One token's embedding is not finite: requests that read it answer what they answer without drafts."""
     from safetensors.torch import load_file, save_file

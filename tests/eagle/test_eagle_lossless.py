@@ -9,6 +9,7 @@ from eagle_engines import KINDS, eagle_engine, eagle_options, memory_for, write_
 from kv_history import Fickle
 from toy_adapters import lora_of, lora_options, under, write_adapters
 
+from covering import covering
 from specserve_workbench.testing.engines import accepted, make_engine, run, run_requests
 from specserve_workbench.testing.requests import toy_request, varied_requests
 
@@ -48,8 +49,15 @@ def assert_lossless(target, draft, requests, *, settings=CHAINS, planner=None, *
     return speculative
 
 
+def assert_drafts_change_nothing(target, draft, settings, batch_size, dtype):
+    assert_lossless(
+        target, draft, mixed_requests(20), settings=settings, max_num_seqs=batch_size, dtype=dtype,
+        max_num_batched_tokens=256,
+    )  # fmt: skip
+
+
 @pytest.mark.usefixtures("each_kernel_set")
-@pytest.mark.parametrize(("kind", "settings", "batch_size", "dtype"), [
+@covering(each_kernel_set=["torch", "cpu"], indirect=["each_kernel_set"], case=[
     ("standalone", CHAINS, 8, "float32"),
     ("standalone", TREES, 32, "bfloat16"),
     ("eagle3", CHAINS, 1, "bfloat16"),
@@ -58,11 +66,9 @@ def assert_lossless(target, draft, requests, *, settings=CHAINS, planner=None, *
     ("mtp", TREES, 32, "bfloat16"),
     ("mtp", CHAINS, 8, "float16"),
 ])  # fmt: skip
-def test_drafts_change_nothing(target, drafts, kind, settings, batch_size, dtype):
-    assert_lossless(
-        target, drafts[kind], mixed_requests(20), settings=settings, max_num_seqs=batch_size, dtype=dtype,
-        max_num_batched_tokens=256,
-    )  # fmt: skip
+def test_drafts_change_nothing(target, drafts, case):
+    kind, *options = case
+    assert_drafts_change_nothing(target, drafts[kind], *options)
 
 
 @pytest.mark.usefixtures("each_kernel_set")
@@ -82,7 +88,7 @@ def test_the_products_own_planner_and_depth_change_nothing(target, drafts, kind,
     [*product(KINDS, (CHAINS, TREES), (1, 8, 32), ("float32", "bfloat16"))],
 )
 def test_no_drafts_change_anything(target, drafts, kind, settings, batch_size, dtype):
-    test_drafts_change_nothing(target, drafts, kind, settings, batch_size, dtype)
+    assert_drafts_change_nothing(target, drafts[kind], settings, batch_size, dtype)
 
 
 TIGHT = [

@@ -6,6 +6,7 @@ import pytest
 import torch
 from eagle_engines import KINDS, Recorder, draft_kv, drafter_of, eagle_engine, runtime_of, write_draft, write_target
 
+from covering import covering
 from specserve.batch.drafts import parents_of
 from specserve.protocols import DrafterNeeds, DraftPass
 from specserve.speculation.fixed_width import FixedWidthPlanner
@@ -95,9 +96,10 @@ def test_a_drafter_that_reads_other_layers_changes_no_draft(tmp_path, target, ki
     assert {place: found[place] for place in both} == {place: alone[place] for place in both}
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("settings", [{"steps": 3}, {"steps": 3, "topk": 3}], ids=["chains", "trees"])
-@pytest.mark.parametrize("kind", KINDS)
+@covering(
+    ("kind", "settings"), ("kind", "dtype"), ("settings", "dtype"),
+    kind=KINDS, settings=[{"steps": 3}, {"steps": 3, "topk": 3}], dtype=["float32", "bfloat16"],
+)  # fmt: skip
 def test_native_passes_draft_what_their_pieces_draft(tmp_path, target, kind, settings, dtype):
     draft = write_draft(tmp_path / "draft", kind, target)
     expected_drafts, expected_keys = serve(target, draft, settings, how="pieces", dtype=dtype)
