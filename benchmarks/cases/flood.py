@@ -9,12 +9,13 @@ import json
 import subprocess
 import sys
 from contextlib import contextmanager
-from statistics import median, quantiles
+from statistics import median
 from typing import TYPE_CHECKING
 
 from benchmarks.lib.http_clients import ClientError, completion_body
 from benchmarks.lib.report import Check, Options, Result
 from benchmarks.lib.workload import DTYPE, PROMPT_LEN, SERVE_FLAGS, demo_engine, prompts
+from specserve_bench.figures.distribution import percentile
 from specserve_bench.served.server_process import server
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def run(options: Options) -> Result:
                 with flooded(url) as counts:
                     raw[f"{form}, flooded"] += intervals(url, bodies)
                 answered[form] += sum(counts)
-    p99 = {name: quantiles(values, n=100)[98] for name, values in raw.items()}
+    p99 = {name: percentile(values, 99) for name, values in raw.items()}
     return Result(
         title=f"{STREAMS} streams, {PROMPT_LEN} prompt tokens, {DTYPE}: milliseconds between tokens",
         columns=("how", "median", "p99", "largest"),

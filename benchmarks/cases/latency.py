@@ -11,8 +11,8 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.lib.report import Check, Options, Result
-from benchmarks.lib.timing import percentile
 from benchmarks.lib.workload import DTYPE, PROMPT_LEN, demo_engine, greedy, prompts, serve_all
+from specserve_bench.figures.distribution import percentile
 
 if TYPE_CHECKING:
     from specserve.engine.engine import Engine
@@ -52,7 +52,7 @@ def run(options: Options) -> Result:
     rows += [row_of(name, joined) for name, joined in rounds.items()]
     joining = {name: [itl for one in joined for itl in one.itl_joining] for name, joined in rounds.items()}
     before = {name: [itl for one in joined for itl in one.itl_before] for name, joined in rounds.items()}
-    p99 = {name: percentile(itls, 0.99) for name, itls in joining.items()}
+    p99 = {name: percentile(itls, 99) for name, itls in joining.items()}
     return Result(
         title=f"milliseconds; {NUM_DECODING} requests decode while a {LONG}-token prompt joins, {DTYPE}",
         columns=("what", "TTFT", "p50 ITL before", "p50 ITL joining", "p99 ITL joining"),
@@ -70,7 +70,7 @@ def row_of(name: str, rounds: list[Joined]) -> tuple[str, ...]:
     joining = [itl for one in rounds for itl in one.itl_joining]
     ttft = median(one.ttft for one in rounds)
     label = f"{LONG}-token prompt joins, {name} prefill"
-    return label, ms(ttft), ms(median(before)), ms(median(joining)), ms(percentile(joining, 0.99))
+    return label, ms(ttft), ms(median(before)), ms(median(joining)), ms(percentile(joining, 99))
 
 
 def ms(seconds: float) -> str:

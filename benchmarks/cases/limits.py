@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 
 from benchmarks.lib.http_clients import ClientError, completion_body
 from benchmarks.lib.report import Check, Options, Result
-from benchmarks.lib.timing import percentile, spread
+from benchmarks.lib.timing import spread
 from benchmarks.lib.unfriendly_clients import FLOOD_PER_SECOND, NUM_IDLE, NUM_SLOW, NUM_WAITING
 from benchmarks.lib.workload import DTYPE, SERVE_FLAGS, demo_engine, prompts
+from specserve_bench.figures.distribution import percentile
 from specserve_bench.served.server_process import server
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 TARGET = 1.2
 NUM_STREAMS, PROMPT_LEN, NUM_TOKENS = 8, 100, 400
-SHARES = (0.5, 0.99)
+PERCENTS = (50, 99)
 
 
 def run(options: Options) -> Result:
@@ -43,7 +44,9 @@ def run(options: Options) -> Result:
             found["alone"].append(intervals_of(started.url, bodies))
             with others(started.url, counts) as begin:
                 found["beside others"].append(intervals_of(started.url, bodies, begin))
-    ranked = {name: [[percentile(one, share) for one in rounds] for share in SHARES] for name, rounds in found.items()}
+    ranked = {
+        name: [[percentile(one, percent) for one in rounds] for percent in PERCENTS] for name, rounds in found.items()
+    }
     p99 = {name: median(values[-1]) for name, values in ranked.items()}
     refused, reading = (min(count[key] for count in counts) for key in ("refused", "reading"))
     failed = sum(count["failed"] for count in counts)

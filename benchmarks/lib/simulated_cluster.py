@@ -11,6 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from benchmarks.lib.simulated_replica import BLOCK_TOKENS, Replica, Request
+from specserve_bench.figures.distribution import percentile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -138,14 +139,14 @@ class Cluster:
             self.push(replica.next_event, "steps", chosen)
 
     def outcome(self) -> Outcome:
-        first = sorted(request.first_token - request.arrival for request in self.ended)
-        whole = sorted(request.end - request.arrival for request in self.ended)
+        first = [request.first_token - request.arrival for request in self.ended]
+        whole = [request.end - request.arrival for request in self.ended]
         looked_up = sum(len(request.chain) for request in self.ended)
         return Outcome(
             sum(request.cached_blocks for request in self.ended) / looked_up,
-            first[len(first) // 2],
-            first[len(first) * 99 // 100],
-            whole[len(whole) * 99 // 100],
+            percentile(first, 50),
+            percentile(first, 99),
+            percentile(whole, 99),
             self.choosing / len(self.ended),
         )
 

@@ -5,7 +5,6 @@ Variants alternate (A B A B), so that a slow minute of the machine affects all o
 
 from __future__ import annotations
 
-import math
 import time
 from statistics import median
 from typing import TYPE_CHECKING
@@ -34,12 +33,6 @@ def seconds_of(action: Callable[[], object]) -> float:
     began = time.perf_counter()
     action()
     return time.perf_counter() - began
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest value that at least `share` of the values do not exceed."""
-    ranked = sorted(values)
-    return ranked[max(0, math.ceil(len(ranked) * share) - 1)]
 
 
 def spread(values: Sequence[float]) -> str:

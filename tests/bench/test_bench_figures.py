@@ -7,7 +7,7 @@ import pytest
 
 from specserve.errors import ConfigError
 from specserve_bench.client.records import DraftCounts, Failure, RequestRecord
-from specserve_bench.figures.distribution import distribution
+from specserve_bench.figures.distribution import distribution, percentile
 from specserve_bench.figures.objectives import parse_objectives
 from specserve_bench.figures.summary import summarise
 
@@ -27,6 +27,13 @@ def test_percentiles_are_numpys():
         assert getattr(found, f"p{percent}") == pytest.approx(1000 * np.percentile(seconds, percent))
     assert found.mean == pytest.approx(1000 * np.mean(seconds))
     assert (found.max, found.count) == (1000 * max(seconds), 101)
+
+
+def test_a_percentile_needs_values_and_no_order():
+    assert percentile([3.0, 1.0, 2.0], 50) == 2.0
+    assert percentile([7.0], 99) == 7.0
+    with pytest.raises(ValueError, match="no values"):
+        percentile([], 50)
 
 
 def test_no_durations_have_no_distribution():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 
 class Distribution(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,8 +33,11 @@ def distribution(seconds: Sequence[float]) -> Distribution | None:
     return Distribution(mean=fmean(ranked), p50=p50, p90=p90, p95=p95, p99=p99, max=ranked[-1], count=len(ranked))
 
 
-def percentile(ranked: Sequence[float], percent: float) -> float:
-    """Linear between neighbours, as numpy's default. `ranked` is ascending and not empty."""
+def percentile(values: Iterable[float], percent: float) -> float:
+    """Linear between neighbours, as numpy's default. `values` are in any order; ValueError of none."""
+    ranked = sorted(values)
+    if not ranked:
+        raise ValueError("no values have no percentile")
     at = (len(ranked) - 1) * percent / 100
     low, high = math.floor(at), math.ceil(at)
     return ranked[low] + (ranked[high] - ranked[low]) * (at - low)
