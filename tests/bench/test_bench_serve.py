@@ -90,24 +90,33 @@ def test_where_no_server_is_it_says_so():
     assert "no server answers at http://127.0.0.1:9" in done.stderr
 
 
-def test_an_interrupted_run_prints_what_it_has(server):
-    flags = ("--requests", "50", "--concurrency", "1", "--warm-up", "0", "--max-tokens", "2000", "--ignore-eos")
-    words = command(server.url, *flags)
+def test_an_interrupted_run_shows_what_it_has_and_says_that_it_is_a_part(server, tmp_path):
+    flags = ("--requests", "50", "--concurrency", "1", "--warm-up", "0", "--max-tokens", "200", "--ignore-eos")
+    files = ("--out", str(tmp_path / "out.json"), "--report", str(tmp_path / "out.html"))
+    words = command(server.url, *flags, *files)
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        while not is_busy(server.url):
+        before = answered(server.url)
+        while answered(server.url) < before + 2:
             assert process.poll() is None
+            time.sleep(0.02)
         process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "requests answered" in output
-    assert "specserve: interrupted after" in errors
+    found = json.loads((tmp_path / "out.json").read_text())
+    count = found["summary"]["num_good"]
+    assert found["interrupted"]
+    assert 1 <= count == len(found["records"]) < 50
+    assert f"partial, {count} of 50 requests" in output
+    assert f"requests answered             {count} of {count}" in output
+    assert errors == f"specserve: interrupted: partial, {count} of 50 requests.\n"
+    assert f"partial, {count} of 50 requests" in (tmp_path / "out.html").read_text()
 
 
-def is_busy(url):
-    time.sleep(0.05)
+def answered(url):
+    """Requests that have ended well since the server's start."""
     request = Request(f"{url}/metrics", headers={"Authorization": "Bearer secret"})
     with urlopen(request) as answer:
-        return re.search(rb"num_requests_running\S* [1-9]", answer.read()) is not None
+        return float(re.search(rb'request_success_total{[^}]*"length"[^}]*} (\S+)', answer.read())[1])
 
 
 METRICS = """\

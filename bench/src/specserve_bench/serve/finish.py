@@ -19,6 +19,7 @@ from specserve_bench.serve.settings import Settings
 if TYPE_CHECKING:
     from argparse import Namespace
 
+    from specserve_bench.load.run import Run
     from specserve_bench.serve.measure import Measured
 
 MAX_SHOWN_FAILURES = 5
@@ -39,25 +40,27 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def finish(args: Namespace, url: str, settings: Settings, measured: Measured) -> int:
     result = result_of(url, settings, measured)
+    title = f"{url}, {result.model}{f'; {partial(measured.run)}' if measured.run.interrupted else ''}"
     if args.out:
         write_file(args.out, formatted(msgspec.structs.replace(result, records=measured.run.records)))
     if args.report:
         from specserve_bench.serve.report import report  # it needs matplotlib
 
-        text = report(f"{url}, {result.model}", settings, result.summary, measured.run.records)
-        write_file(args.report, text)
+        write_file(args.report, report(title, settings, result.summary, measured.run.records))
     if args.json:
         sys.stdout.write(formatted(result))
     else:
-        print_summary(f"{url}, {result.model}", result.summary)
+        print_summary(title, result.summary)
         print_failures(measured.run.records)
     if measured.run.interrupted:
-        print(
-            f"specserve: interrupted after {len(measured.run.records)} of {measured.run.num_wanted} requests.",
-            file=sys.stderr,
-        )
+        print(f"specserve: interrupted: {partial(measured.run)}.", file=sys.stderr)
         return EXIT_INTERRUPTED
     return EXIT_FAILED if result.summary.failures else 0
+
+
+def partial(run: Run) -> str:
+    """How much of a run that was interrupted is there."""
+    return f"partial, {len(run.records)} of {run.num_wanted} requests"
 
 
 def result_of(url: str, settings: Settings, measured: Measured) -> Result:
