@@ -21,6 +21,8 @@ def test_a_check_changes_no_file(tmp_path):
     write_file(path, "old")
     check_files(path)
     assert path.read_text() == "old"
+    check_files(tmp_path / "new.json")
+    assert not (tmp_path / "new.json").exists()
 
 
 def test_a_server_that_does_not_start_says_why():

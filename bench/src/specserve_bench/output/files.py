@@ -11,10 +11,14 @@ if TYPE_CHECKING:
 
 
 def check_files(*paths: Path | None) -> None:
-    """ConfigError where one cannot be written; None is no file. What is there keeps its content."""
+    """ConfigError where one cannot be written; None is no file. What is there keeps its content, and nothing is left
+    where nothing was."""
     for path in paths:
         if path is not None:
+            is_new = not path.exists()
             write(path, "", "a")
+            if is_new:
+                path.unlink()
 
 
 def write_file(path: Path, text: str) -> None:
