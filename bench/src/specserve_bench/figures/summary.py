@@ -55,7 +55,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     failures: dict[str, int]
     """By kind."""
     seconds: float
-    """From the begin of the run to the last token."""
+    """From the begin of the run until the last answer ended."""
     prompt_tokens: int
     output_tokens: int
     requests_per_second: float

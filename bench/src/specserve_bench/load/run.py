@@ -24,6 +24,8 @@ class Run(NamedTuple):
     records: list[RequestRecord]
     """Of requests that ended, in order of their numbers."""
     num_wanted: int
+    whole_seconds: float
+    """From the begin of the run until all requests had ended, or to the interrupt."""
 
     @property
     def interrupted(self) -> bool:
@@ -31,8 +33,9 @@ class Run(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """From the begin of the run to the last token, as `vllm bench serve` counts."""
-        return max((record.ended for record in self.records), default=0.0)
+        """From the begin of the run until the last answer ended, as `vllm bench serve` counts. Of a run that was
+        interrupted, to the last token of all: what the requests under way had got by then is not counted."""
+        return max((record.ended for record in self.records), default=0.0) if self.interrupted else self.whole_seconds
 
 
 async def run_load(
@@ -65,7 +68,8 @@ async def run_load(
     finally:
         with suppress(NotImplementedError, RuntimeError):
             loop.remove_signal_handler(signal.SIGINT)
+    whole_seconds = loop.time() - began
     for error in ended:
         if isinstance(error, Exception):
             raise error
-    return Run(sorted(records, key=lambda record: record.number), len(load.times))
+    return Run(sorted(records, key=lambda record: record.number), len(load.times), whole_seconds)
