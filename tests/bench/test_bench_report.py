@@ -13,8 +13,7 @@ from specserve_bench.figures.summary import summarise
 from specserve_bench.serve.report import report as serve_report
 from specserve_bench.serve.settings import Settings
 from specserve_bench.sweep.cells import Cell, settings_of
-from specserve_bench.sweep.measure import Measurement, Plan
-from specserve_bench.sweep.recommend import Recommendation
+from specserve_bench.sweep.measure import Measurement, Plan, Sweep, advise
 from specserve_bench.sweep.report import report as sweep_report
 
 RECORDS = [
@@ -65,13 +64,17 @@ def of_serve():
     return serve_report("http://host, <model>", SETTINGS, summarise(records, 2.0), records)
 
 
+PLAN = Plan(
+    EngineConfig(model="<model>"), ("ngram",), settings_of(("ngram",)), (Cell(1, 0.0), Cell(8, 0.8)), 1, 1,
+    "completions", ("code",), 8,
+)  # fmt: skip
+RUNS = [Measurement(0, setting, cell, summarise(RECORDS, 2.0)) for setting in PLAN.settings for cell in PLAN.cells]
+
+
 @pytest.fixture(scope="module")
 def of_sweep():
-    settings = settings_of(("ngram",))
-    cells = (Cell(1, 0.0), Cell(8, 0.8))
-    plan = Plan(EngineConfig(), ("ngram",), settings, cells, 1, "completions", ("code",), 8)
-    found = [Measurement(setting, cell, summarise(RECORDS, 2.0)) for setting in settings for cell in cells]
-    return sweep_report(plan, found, Recommendation(settings[1], "Use ngram: <why>."), 'model = "demo"')
+    sweep = Sweep(RUNS, 1, False)
+    return sweep_report(PLAN, sweep, advise(PLAN, sweep.found), 'model = "<model>"')
 
 
 @pytest.fixture(params=["of_serve", "of_sweep"])
@@ -106,7 +109,8 @@ def test_names_cannot_write_html(of_serve, of_sweep):
     assert "<model>" not in of_serve
     assert "<td>&lt;mine&gt;</td>" in of_serve
     assert "&lt;edit&gt;" in of_serve
-    assert "<why>" not in of_sweep
+    assert "<model>" not in of_sweep
+    assert "<pre>model = &quot;&lt;model&gt;&quot;</pre>" in of_sweep
 
 
 def test_the_figures_are_there(of_serve, of_sweep):
@@ -116,6 +120,17 @@ def test_the_figures_are_there(of_serve, of_sweep):
     assert of_serve.count("<svg") == 4
     assert "<td>20.0</td>" in of_sweep
     assert of_sweep.count("<svg") == 1
+
+
+def test_a_part_of_a_sweep_says_that_it_is_one():
+    for count, says in ((2, "Nothing is recommended"), (4, "Use no drafter"), (5, "Use no drafter")):
+        runs = [*RUNS, RUNS[0]._replace(round=1)][:count]
+        sweep = Sweep(runs, 1 + count // 5, True)
+        report = sweep_report(PLAN, sweep, advise(PLAN, runs), None)
+        Page(report)
+        assert f"This sweep was interrupted: partial, {count} of {4 * sweep.num_rounds} runs." in report
+        assert says in report
+        assert report.count("<svg") == (count >= 4)
 
 
 def test_the_same_run_gives_the_same_text(of_serve):

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import rich.progress
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
+    from typing import Self
 
 WIDTH_OF_FILES = 120
 """Columns where standard output is no terminal."""
@@ -42,17 +43,33 @@ def console() -> Console:
     )
 
 
-@contextmanager
-def progress(what: str, total: int) -> Iterator[Callable[[object], None]]:
-    """A bar on standard error where that is a terminal. Yields what is called for each that is done."""
-    errors = Console(file=sys.stderr, markup=False)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=errors, disable=not sys.stderr.isatty(), transient=True) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda _: bar.advance(task)
+class Progress:
+    """A bar on standard error where that is a terminal."""
+
+    def __init__(self, what: str, total: int = 0) -> None:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+        )
+        errors = Console(file=sys.stderr, markup=False)
+        self._bar = rich.progress.Progress(*columns, console=errors, disable=not sys.stderr.isatty(), transient=True)
+        self._what, self._total = what, total
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        self._task = self._bar.add_task(self._what, total=self._total)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def advance(self, _: object = None) -> None:
+        self._bar.advance(self._task)
+
+    def extend(self, number: int) -> None:
+        """So many more are to come."""
+        self._total += number
+        self._bar.update(self._task, total=self._total)

@@ -39,13 +39,13 @@ def run(args: Namespace) -> int:
     from specserve.config import EngineConfig
     from specserve.plugins.settings import parse_settings
     from specserve_bench.given.drafters import candidates
-    from specserve_bench.output.table import progress
+    from specserve_bench.output.table import Progress
     from specserve_bench.replay.run import Runner, print_runs, to_json
 
     config = EngineConfig(model=args.model, plugins=tuple(args.plugin), plugin_options=parse_settings(args.set))
     runner = Runner(config, candidates(config), args.files, args.prompt_tokens, args.max_tokens)
-    with progress("replay", runner.num_runs(args.budgets)) as advance:
-        runs = list(runner.replay(args.budgets, advance))
+    with Progress("replay", runner.num_runs(args.budgets)) as progress:
+        runs = list(runner.replay(args.budgets, progress.advance))
     if args.json:
         print(to_json(runs))
     else:

@@ -92,7 +92,7 @@ def run(args: Namespace) -> int:
     from specserve_bench.client.target import Target, parse_url
     from specserve_bench.output.files import check_files
     from specserve_bench.output.plots import require_matplotlib
-    from specserve_bench.output.table import progress
+    from specserve_bench.output.table import Progress
     from specserve_bench.serve.finish import finish
     from specserve_bench.serve.measure import measure
 
@@ -102,8 +102,8 @@ def run(args: Namespace) -> int:
     if args.report:
         require_matplotlib()
     check_files(args.out, args.report)
-    with progress(target.url, settings.num_requests) as advance:
-        measured = asyncio.run(measure(target, settings, advance))
+    with Progress(target.url, settings.num_requests) as progress:
+        measured = asyncio.run(measure(target, settings, progress.advance))
     return finish(args, target.url, settings, measured)
 
 

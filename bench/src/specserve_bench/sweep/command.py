@@ -36,6 +36,10 @@ def register(subparsers: _SubParsersAction[ArgumentParser]) -> None:
         "--temperature", nargs="+", type=float, default=[0.0, 0.8], metavar="T", help="of sampling; default: 0 0.8"
     )
     group.add_argument("--rounds", type=positive, default=3, metavar="N", help="of which the median counts; default: 3")
+    group.add_argument(
+        "--most-rounds", type=positive, metavar="N",
+        help="so many where chance decides what is recommended; default: twice as many as --rounds",
+    )  # fmt: skip
     group.add_argument("--max-tokens", type=positive, default=128, metavar="N", help="of an answer; default: 128")
     group.add_argument("--api", choices=("completions", "chat"), default="completions", help="default: completions")
     group.add_argument(
@@ -54,7 +58,7 @@ def register(subparsers: _SubParsersAction[ArgumentParser]) -> None:
 def run(args: Namespace) -> int:
     from specserve_bench.output.files import check_files
     from specserve_bench.output.plots import require_matplotlib
-    from specserve_bench.output.table import progress
+    from specserve_bench.output.table import Progress
     from specserve_bench.served.server_process import ended_by_sigterm
     from specserve_bench.sweep.finish import finish
     from specserve_bench.sweep.measure import measure_all
@@ -63,9 +67,9 @@ def run(args: Namespace) -> int:
     if args.report:
         require_matplotlib()
     check_files(args.write, args.report)
-    with ended_by_sigterm(), progress(plan.config.model, plan.num_runs) as advance:
-        found = measure_all(plan, advance)
-    return finish(args, plan, found)
+    with ended_by_sigterm(), Progress(plan.config.model) as progress:
+        sweep = measure_all(plan, progress)
+    return finish(args, plan, sweep)
 
 
 def plan_of(args: Namespace) -> Plan:
@@ -80,5 +84,13 @@ def plan_of(args: Namespace) -> Plan:
     drafters = candidates(config)
     cells = [Cell(concurrency, temperature) for temperature in args.temperature for concurrency in args.concurrency]
     return Plan(
-        config, drafters, settings_of(drafters), cells, args.rounds, args.api, tuple(args.prompts), args.max_tokens
+        config,
+        drafters,
+        settings_of(drafters),
+        cells,
+        args.rounds,
+        args.most_rounds or 2 * args.rounds,
+        args.api,
+        tuple(args.prompts),
+        args.max_tokens,
     )

@@ -7,30 +7,41 @@ from typing import TYPE_CHECKING
 from specserve_bench.output.page import Code, Plot, Section, Table, Text, page
 from specserve_bench.output.plots import Labels, grouped_bars
 from specserve_bench.sweep.cells import PLAIN
-from specserve_bench.sweep.measure import rates
-from specserve_bench.sweep.present import columns, rate_rows
+from specserve_bench.sweep.measure import samples
+from specserve_bench.sweep.present import columns, load_columns, load_rows, notes, partial, rate_rows
+from specserve_bench.sweep.samples import medians
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from specserve_bench.sweep.measure import Measurement, Plan
-    from specserve_bench.sweep.recommend import Recommendation
+    from specserve_bench.sweep.compared import Recommendation
+    from specserve_bench.sweep.measure import Plan, Sweep
 
 
-def report(plan: Plan, found: Sequence[Measurement], advised: Recommendation, toml: str) -> str:
-    sections = [
-        Section("Recommendation", [Text(advised.why), Code(toml)]),
-        Section("Tokens per second", [Table(columns(plan), rate_rows(plan, found)), Plot(speed_ups(plan, found))]),
-    ]
+def report(plan: Plan, sweep: Sweep, advised: Recommendation | None, toml: str | None) -> str:
+    """`advised` and `toml` are None where a setting was not measured under every load."""
+    said = [Text(line) for line in notes(sweep, advised)]
+    if sweep.interrupted:
+        said.insert(0, Text(f"This sweep was interrupted: {partial(plan, sweep)}."))
+    sections = [Section("Tokens per second", [Table(columns(plan), rate_rows(plan, sweep)), *speed_ups(plan, sweep)])]
+    if advised is None:
+        sections.insert(0, Section("Recommendation", said))
+    else:
+        code = [] if toml is None else [Code(toml)]
+        sections.insert(0, Section("Recommendation", [Text(advised.why), *said, *code]))
+        sections.append(Section("One load alone", [Table(load_columns(), load_rows(sweep, advised))]))
     return page(f"specserve bench sweep: {plan.config.model}", sections)
 
 
-def speed_ups(plan: Plan, found: Sequence[Measurement]) -> str:
-    table = {setting.name: cells for setting, cells in rates(found).items()}
-    ratios = {
-        name: [cells[cell] / table[PLAIN][cell] for cell in plan.cells]
-        for name, cells in table.items()
-        if name != PLAIN
+def speed_ups(plan: Plan, sweep: Sweep) -> list[Plot]:
+    """Of what was measured under every load; none without no drafter beside it."""
+    table = {
+        setting.name: cells
+        for setting, cells in medians(samples(sweep.found)).items()
+        if all(cell in cells for cell in plan.cells)
     }
+    plain = table.pop(PLAIN, None)
+    if plain is None or not table:
+        return []
+    ratios = {name: [cells[cell] / plain[cell] for cell in plan.cells] for name, cells in table.items()}
     groups = [f"{cell.concurrency}, T {cell.temperature:g}" for cell in plan.cells]
-    return grouped_bars(Labels("Times as fast as no drafter", "requests at once, temperature", "times"), groups, ratios)
+    labels = Labels("Times as fast as no drafter", "requests at once, temperature", "times")
+    return [Plot(grouped_bars(labels, groups, ratios))]
