@@ -74,7 +74,7 @@ test-all: $(VENV)/.dev $(UNPACKED)
 
 # FORM says where a server's engine runs: engine-process or no-engine-process.
 # Each client is installed once, into an environment of its own under build/clients.
-test-clients: $(VENV)/.dev
+test-clients: $(VENV)/.dev $(SMOLLM2)
 	@$(BIN)/python tests/clients/run.py $(FORM:%=--form %) $(CLIENTS)
 
 # Each router is installed once, into an environment of its own under build/routers.

@@ -1,7 +1,8 @@
 """The clients' environments under build/clients: a virtual environment or a node_modules for each.
 
 Owns what is installed where. A finished environment holds its recipe in a stamp: the same recipe is not installed
-again, a changed one replaces the environment. Standard library only.
+again, a changed one replaces the environment. vLLM's client is that of build/peers, which `make bench-peers` makes and
+which takes gigabytes: without it this client runs only where it is named. Standard library only.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import NamedTuple
 
 HERE = Path(__file__).parent
 BUILD = HERE.parents[1] / "build" / "clients"
+MAKE_PEERS = HERE.parents[1] / "benchmarks" / "peers" / "make_peers.py"
+PEERS = HERE.parents[1] / "build" / "peers"
 PYTEST = "pytest==9.2.0"
 
 
@@ -24,14 +27,26 @@ class InstallError(Exception):
 
 
 class Client(NamedTuple):
-    """`recipe` is python/NAME.txt, a file of requirements, or node/NAME/package.json; versions are pinned."""
+    """`recipe` is python/NAME.txt, a file of requirements, or node/NAME/package.json; versions are pinned. That of a
+    peer is the program that makes it."""
 
     name: str
     recipe: Path
 
     @property
+    def is_peer(self) -> bool:
+        return self.recipe == MAKE_PEERS
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it runs where no client is named."""
+        return not self.is_peer or (PEERS / self.name / ".made").exists()
+
+    @property
     def versions(self) -> tuple[str, ...]:
         """`openai==3.57.0` and so on, as they stand in the recipe."""
+        if self.is_peer:
+            return (f"bench serve of {self.name} in {PEERS / self.name}",)
         text = self.recipe.read_text(encoding="utf-8")
         if self.recipe.suffix == ".json":
             return tuple(f"{name}@{version}" for name, version in json.loads(text)["dependencies"].items())
@@ -49,7 +64,7 @@ class Environment(NamedTuple):
 def find_clients() -> dict[str, Client]:
     python = [Client(path.stem, path) for path in sorted((HERE / "python").glob("*.txt"))]
     node = [Client(f"node-{path.parent.name}", path) for path in sorted((HERE / "node").glob("*/package.json"))]
-    return {client.name: client for client in (*python, *node)}
+    return {client.name: client for client in (*python, *node, Client("vllm", MAKE_PEERS))}
 
 
 CLIENTS = find_clients()
@@ -57,6 +72,8 @@ CLIENTS = find_clients()
 
 def make(client: Client) -> Environment:
     """The client's environment, installed unless it is there already. InstallError where that fails."""
+    if client.is_peer:
+        return make_peer(client)
     folder = BUILD / client.name
     stamp = folder / ".made"
     is_node = client.recipe.suffix == ".json"
@@ -67,6 +84,17 @@ def make(client: Client) -> Environment:
         (install_node if is_node else install_python)(folder, client)
         stamp.write_text(wanted, encoding="utf-8")
     return Environment(folder, client.versions, (node_tests if is_node else python_tests)(folder, client))
+
+
+def make_peer(client: Client) -> Environment:
+    """Its tests run in this Python, which has specserve, and start its program in the environment."""
+    if not client.is_due:
+        print(f"== installing {client.name} into {PEERS / client.name}", flush=True)
+        run(sys.executable, str(MAKE_PEERS), client.name)
+    tests = HERE / "bench" / f"test_beside_{client.name}.py"
+    pytest = (sys.executable, "-m", "pytest", "-p", "no:asyncio", "-c", str(HERE / "pytest.ini"))
+    command = (*pytest, "-q", "-s", str(tests))
+    return Environment(PEERS / client.name, client.versions, command)
 
 
 def install_python(folder: Path, client: Client) -> None:

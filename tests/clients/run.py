@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LOGS = BUILD / "logs"
-TIME_LIMIT = 300.0
+TIME_LIMIT = 600.0
 """Seconds that one client's tests may take."""
 COUNT = re.compile(r"\d+ (passed|failed|error|skipped|xfailed)|# (pass|fail|skipped) \d+")
 """In the last line of pytest, and in those of node's test runner."""
@@ -43,12 +43,14 @@ class Outcome(NamedTuple):
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("clients", nargs="*", help=f"of {', '.join(CLIENTS)}; default: all")
+    parser.add_argument("clients", nargs="*", help=f"of {', '.join(CLIENTS)}; default: all that are due")
     parser.add_argument("--form", choices=FORMS, help="where the engine runs; default: one after the other")
     arguments = parser.parse_args()
-    names = arguments.clients or list(CLIENTS)
+    names = arguments.clients or [name for name, client in CLIENTS.items() if client.is_due]
     if unknown := [name for name in names if name not in CLIENTS]:
         parser.error(f"there is no client {', '.join(unknown)}; there are {', '.join(CLIENTS)}")
+    for name in CLIENTS.keys() - names if not arguments.clients else ():
+        print(f"== {name} is left out: it is not installed; CLIENTS={name} installs it", flush=True)
     outcomes, ready = install([CLIENTS[name] for name in names])
     for form in (arguments.form,) if arguments.form else FORMS:
         print(f"== --{form}", flush=True)
@@ -75,7 +77,7 @@ def run_all(ready: list[tuple[Client, Environment]], form: str) -> list[Outcome]
     try:
         with ServerProcess(command(form), logs / "server.log") as server:
             print(f"== the server is ready on {server.url}", flush=True)
-            outcomes = [run(client, environment, server.url, logs) for client, environment in ready]
+            outcomes = [run(client, environment, variables(server.url, form), logs) for client, environment in ready]
             outcomes.append(requests_left(server.url))
             code = server.stop()
     except NotReadyError as error:
@@ -93,7 +95,7 @@ def requests_left(url: str) -> Outcome:
     return Outcome(name, f"{left} after the last client", left == 0)
 
 
-def run(client: Client, environment: Environment, url: str, logs: Path) -> Outcome:
+def run(client: Client, environment: Environment, told: dict[str, str], logs: Path) -> Outcome:
     """One client's tests, in a session of their own that is killed at the time limit."""
     print(f"== {client.name}: {', '.join(environment.versions)}", flush=True)
     log, began = logs / f"{client.name}.log", time.monotonic()
@@ -102,7 +104,7 @@ def run(client: Client, environment: Environment, url: str, logs: Path) -> Outco
         subprocess.Popen(
             environment.test_command,
             cwd=HERE,
-            env=clean_environment() | variables(url),
+            env=clean_environment() | told,
             stdout=file,
             stderr=subprocess.STDOUT,
             start_new_session=True,

@@ -28,8 +28,9 @@ def command(form: str) -> list[str]:
     return serve_command("demo", *FLAGS, f"--{form}")
 
 
-def variables(url: str) -> dict[str, str]:
-    return {"SPECSERVE_URL": url, "SPECSERVE_API_KEY": KEY}
+def variables(url: str, form: str) -> dict[str, str]:
+    """`form`: also of servers that a client's tests start themselves."""
+    return {"SPECSERVE_URL": url, "SPECSERVE_API_KEY": KEY, "SPECSERVE_FORM": form}
 
 
 def running_requests(url: str) -> int:
