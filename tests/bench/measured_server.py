@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 CONNECTIONS = web.AppKey("connections", set)
 """Those on which requests came."""
+BODIES = web.AppKey("bodies", list)
+"""Of all requests."""
 PAUSE = 0.05
 """Seconds before each piece."""
 DONE = b"data: [DONE]\n\n"
@@ -30,11 +32,16 @@ def usage_event(prompt: int, completion: int, metrics: str = "null") -> bytes:
 
 @asynccontextmanager
 async def answering(
-    pieces: Sequence[bytes], *, status: int = 200, breaks_off: bool = False
+    pieces: Sequence[bytes], *, status: int = 200, breaks_off: bool = False, counters: Sequence[str] = ()
 ) -> AsyncIterator[TestServer]:
+    """`counters`: what GET /metrics says, one after the other; there is no such route without any."""
+
+    async def metrics(_: web.Request) -> web.Response:
+        return web.Response(text=waiting.pop(0))
+
     async def answer(request: web.Request) -> web.StreamResponse:
         connections.add(request.transport)
-        await request.read()
+        bodies.append(await request.json())
         response = web.StreamResponse(status=status)
         await response.prepare(request)
         for piece in pieces:
@@ -46,8 +53,12 @@ async def answering(
         return response
 
     connections: set[object] = set()
+    bodies: list[dict[str, object]] = []
+    waiting = [*counters]
     app = web.Application()
-    app[CONNECTIONS] = connections
+    app[CONNECTIONS], app[BODIES] = connections, bodies
+    if counters:
+        app.router.add_get("/metrics", metrics)
     app.router.add_post("/v1/completions", answer)
     async with TestServer(app) as server:
         yield server

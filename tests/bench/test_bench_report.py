@@ -10,6 +10,7 @@ import pytest
 from specserve.config import EngineConfig
 from specserve_bench.client.records import DraftCounts, Failure, RequestRecord
 from specserve_bench.figures.summary import summarise
+from specserve_bench.output.page import Table
 from specserve_bench.serve.report import report as serve_report
 from specserve_bench.serve.settings import Settings
 from specserve_bench.sweep.cells import Cell, settings_of
@@ -107,18 +108,40 @@ def test_colours_are_those_of_the_theme(report):
 
 def test_names_cannot_write_html(of_serve, of_sweep):
     assert "<model>" not in of_serve
-    assert "<td>&lt;mine&gt;</td>" in of_serve
+    assert rows(of_serve, "Settings")[1] == ["model", "&lt;mine&gt;"]
     assert "&lt;edit&gt;" in of_serve
     assert "<model>" not in of_sweep
-    assert "<pre>model = &quot;&lt;model&gt;&quot;</pre>" in of_sweep
+    assert ">model = &quot;&lt;model&gt;&quot;</pre>" in of_sweep
+
+
+def rows(report, name):
+    """Of the table that shows it: what its cells have."""
+    found = re.search(rf'aria-label="{name}" tabindex="0"><table>(.*?)</table>', report, re.DOTALL)
+    return [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in re.findall(r"<tr>(.*?)</tr>", found[1])]
+
+
+def test_its_title_is_that_of_the_run(of_serve, of_sweep):
+    for report, title in ((of_serve, "http://host, &lt;model&gt;"), (of_sweep, "specserve bench sweep: &lt;model&gt;")):
+        assert re.findall("<(?:h1|title)>(.*?)</(?:h1|title)>", report) == [title] * 2
+
+
+def test_columns_of_numbers_are_aligned_to_the_right():
+    html = Table("t", ("", "a", "b"), [("x", "1.5 s", "ngram"), ("y", "", "2")]).html()
+    assert html.count('class="number"') == 3  # with its title
+    assert '<td class="number">1.5 s</td><td>ngram</td>' in html
 
 
 def test_the_figures_are_there(of_serve, of_sweep):
-    assert "<td>failed: timeout</td><td>1</td>" in of_serve
-    assert "<td>ngram</td><td>32</td><td>24</td><td>75.0%</td>" in of_serve
-    assert "<td>rejected</td><td>24</td><td>75.0%</td>" in of_serve
+    assert rows(of_serve, "Figures")[1:4] == [["failed: timeout", "1"], ["duration", "2.00 s"], ["prompt tokens", "0"]]
+    assert rows(of_serve, "Draft tokens") == [
+        ["drafter", "drafted", "accepted", "share"],
+        ["ngram", "32", "24", "75.0%"],
+    ]
+    assert ["rejected", "24", "75.0%"] in rows(of_serve, "Steps")
+    assert ["prompts", "code, edit, chat, json"] in rows(of_serve, "Settings")
+    assert ["ignore eos", "no"] in rows(of_serve, "Settings")
     assert of_serve.count("<svg") == 4
-    assert "<td>20.0</td>" in of_sweep
+    assert rows(of_sweep, "Tokens per second")[1:] == [["off", "20.0", "20.0"], ["ngram", "20.0", "20.0"]]
     assert of_sweep.count("<svg") == 1
 
 

@@ -16,31 +16,59 @@ STYLE = """\
   --series-1: #58a6ff; --series-2: #ff7b72; --series-3: #3fb950; --series-4: #bc8cff; --series-5: #f0883e;
   --series-6: #39c5cf; } }
 body { background: var(--paper); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; max-width: 60rem;
-  margin: 2rem auto; padding: 0 1rem; }
+  margin: 2rem auto; padding: 0 1rem; overflow-wrap: break-word; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: .25rem .9rem .25rem 0; border-bottom: 1px solid var(--grid); text-align: right; font-weight: normal; }
-th { color: var(--faint); } td:first-child, th:first-child { text-align: left; }
-.scroll { overflow-x: auto; } svg { max-width: 100%; height: auto; } svg text { font-family: system-ui, sans-serif; }
-pre { overflow-x: auto; border: 1px solid var(--grid); padding: .75rem; }
+th, td { padding: .25rem 1.2rem .25rem 0; border-bottom: 1px solid var(--grid); text-align: left; font-weight: normal;
+  vertical-align: top; }
+th { color: var(--faint); } .number { text-align: right; }
+.wide { overflow-x: auto; margin: 0 0 1.25rem; } .wide:focus-visible { outline: 2px solid var(--series-1); }
+svg { display: block; width: 36rem; height: auto; } svg text { font-family: system-ui, sans-serif; }
+pre { border: 1px solid var(--grid); padding: .75rem; }
 """
 
 
 class Table(NamedTuple):
+    """`name`: what it shows, for those who do not see it. Without column titles it has no row for them."""
+
+    name: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
 
     def html(self) -> str:
-        head = "".join(f"<th>{escape(column)}</th>" for column in self.columns)
-        body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in self.rows)
-        return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+        kinds = [kind_of(column) for column in zip(*self.rows, strict=True)]
+        titles = "".join(
+            f'<th scope="col"{kind}>{escape(each)}</th>' for each, kind in zip(self.columns, kinds, strict=True)
+        )
+        head = f"<thead><tr>{titles}</tr></thead>" if any(self.columns) else ""
+        body = "".join(f"<tr>{''.join(map(cell, row, kinds))}</tr>" for row in self.rows)
+        return wide(self.name, f"<table>{head}<tbody>{body}</tbody></table>")
+
+
+def kind_of(column: Sequence[str]) -> str:
+    """Numbers, with their units, are aligned to the right."""
+    return ' class="number"' if all(each[:1].isdigit() for each in column if each) else ""
+
+
+def column_title(text: str, kind: str) -> str:
+    return f'<th scope="col"{kind}>{escape(text)}</th>'
+
+
+def cell(text: str, kind: str) -> str:
+    return f"<td{kind}>{escape(text)}</td>"
+
+
+def wide(name: str, content: str, tag: str = "div") -> str:
+    """What is wider than a small screen is moved within its own box, with the keyboard, too."""
+    return f'<{tag} class="wide" role="region" aria-label="{escape(name)}" tabindex="0">{content}</{tag}>'
 
 
 class Plot(NamedTuple):
+    name: str
     svg: str
 
     def html(self) -> str:
-        return self.svg
+        return wide(self.name, self.svg.replace("<svg ", f'<svg role="img" aria-label="{escape(self.name)}" ', 1))
 
 
 class Text(NamedTuple):
@@ -51,10 +79,11 @@ class Text(NamedTuple):
 
 
 class Code(NamedTuple):
+    name: str
     text: str
 
     def html(self) -> str:
-        return f"<pre>{escape(self.text)}</pre>"
+        return wide(self.name, escape(self.text), "pre")
 
 
 class Section(NamedTuple):
@@ -70,6 +99,6 @@ def page(title: str, sections: Sequence[Section]) -> str:
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<h1>{escape(title)}</h1>\n{body}\n"
-        "</body>\n</html>\n"
+        f"<title>{escape(title)}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n"
+        f"<h1>{escape(title)}</h1>\n{body}\n</main>\n</body>\n</html>\n"
     )

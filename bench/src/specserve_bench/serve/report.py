@@ -23,19 +23,37 @@ MAX_POINTS = 400
 
 
 def report(title: str, settings: Settings, summary: Summary, records: Sequence[RequestRecord]) -> str:
-    latencies = Table(("milliseconds", *COLUMNS), [(label, *cells(times)) for label, times in latency_rows(summary)])
-    sections = [Section("Figures", [Table(("", ""), totals(summary)), latencies])]
+    times = [(label, *cells(each)) for label, each in latency_rows(summary)]
+    figures = [Table("Figures", ("", ""), totals(summary)), Table("Latencies", ("milliseconds", *COLUMNS), times)]
+    sections = [Section("Figures", figures)]
     if summary.acceptance:
         rows = [(name, *acceptance_cells(counts)) for name, counts in summary.acceptance.items()]
-        sections.append(Section("Draft tokens", [Table(("drafter", "drafted", "accepted", "share"), rows)]))
+        table = Table("Draft tokens", ("drafter", "drafted", "accepted", "share"), rows)
+        sections.append(Section("Draft tokens", [table]))
     if summary.stops:
-        title = "Steps, by why they accepted no more draft tokens"
-        sections.append(Section(title, [Table(("", "steps", "share"), stop_rows(summary))]))
+        table = Table("Steps", ("why", "steps", "share"), stop_rows(summary))
+        sections.append(Section("Steps, by why they accepted no more draft tokens", [table]))
     good = [record for record in records if record.failure is None]
     if good:
-        sections += [Section("Latencies", latency_plots(good)), Section("Over time", [Plot(over_time(good))])]
-    asked = [(name, str(value)) for name, value in msgspec.to_builtins(settings).items() if value is not None]
-    return page(title, [*sections, Section("Settings", [Table(("", ""), asked)])])
+        sections += [Section("Latencies", latency_plots(good)), Section("Over time", [over_time(good)])]
+    asked = Table("Settings", ("", ""), settings_rows(settings))
+    return page(title, [*sections, Section("Settings", [asked])])
+
+
+def settings_rows(settings: Settings) -> list[tuple[str, str]]:
+    """Without those that nobody chose."""
+    chosen = {name: value for name, value in msgspec.to_builtins(settings).items() if value is not None}
+    return [(name.replace("_", " "), in_words(value)) for name, value in chosen.items()]
+
+
+def in_words(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {in_words(each)}" for name, each in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(map(in_words, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def latency_plots(good: Sequence[RequestRecord]) -> list[Plot]:
@@ -46,7 +64,7 @@ def latency_plots(good: Sequence[RequestRecord]) -> list[Plot]:
     gaps = {kind: [gap for record in good if record.kind == kind for gap in record.gaps] for kind in kinds}
     every = {"Time to first token": first, "Whole answer": whole, "Between events": gaps}
     return [
-        Plot(curves(Labels(title, "milliseconds", "share of all"), [shares(kind, each[kind]) for kind in kinds]))
+        Plot(title, curves(Labels(title, "milliseconds", "share of all"), [shares(kind, each[kind]) for kind in kinds]))
         for title, each in every.items()
     ]
 
@@ -59,7 +77,7 @@ def shares(name: str, seconds: Sequence[float]) -> Curve:
     return Curve(name, [1000 * ranked[at] for at in places], [(at + 1) / len(ranked) for at in places])
 
 
-def over_time(good: Sequence[RequestRecord]) -> str:
+def over_time(good: Sequence[RequestRecord]) -> Plot:
     """Requests under way, and requests that ended, in each of up to 60 equal parts of the run."""
     end = max(record.ended for record in good)
     width = end / 60 or 1.0
@@ -68,4 +86,5 @@ def over_time(good: Sequence[RequestRecord]) -> str:
     running = [float(sum(record.sent <= time < record.ended for record in good)) for time in times]
     done = [float(ended[at]) for at in range(60)]
     lines = [Curve("under way", times, running), Curve("ended", times, done)]
-    return curves(Labels("Requests", "seconds since the begin", "requests"), lines)
+    labels = Labels("Requests", "seconds since the begin", "requests")
+    return Plot("Requests under way and requests that ended, over time", curves(labels, lines))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
     from specserve_bench.sweep.compared import Recommendation
     from specserve_bench.sweep.measure import Plan, Sweep
+
+
+COMMENT_WIDTH = 100
+"""Columns of what is said in a configuration file."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +93,7 @@ def finish(args: Namespace, plan: Plan, sweep: Sweep) -> int:
 def toml_of(plan: Plan, sweep: Sweep, advised: Recommendation) -> str:
     found_by = f"Found by `specserve bench sweep`{', ' + partial(plan, sweep) if sweep.interrupted else ''}."
     config = with_setting(plan.config, advised.setting, plan.drafters)
-    return engine_toml(config, f"{found_by}\n{advised.why}")
+    return engine_toml(config, f"{found_by}\n{fill(advised.why, COMMENT_WIDTH)}")
 
 
 def print_all(plan: Plan, sweep: Sweep, advised: Recommendation | None) -> None:

@@ -56,9 +56,13 @@ def notes(sweep: Sweep, advised: Recommendation | None) -> list[str]:
     chance = noise(samples(sweep.found))
     if not chance:
         return ["One round tells nothing of noise: settings that are close are not told apart. Use more --rounds."]
-    if advised.by_noise:
-        return [
-            f"Medians may differ by up to {max(chance.values()):.1%} by chance: settings that are closer than that "
-            "are not told apart. Measure on an idle machine, or with more --rounds."
-        ]
-    return [f"Differences of up to {TOLERANCE:.0%} count for nothing."]
+    largest = max(chance.values())
+    if largest <= TOLERANCE:
+        return [f"Differences of up to {TOLERANCE:.0%} count for nothing."]
+    said = f"Medians may differ by up to {largest:.1%} by chance"
+    if not advised.by_noise:
+        return [f"{said}, which decides nothing here."]
+    return [
+        f"{said}: settings that are closer than that are not told apart. Measure on an idle machine, or with more "
+        "--rounds."
+    ]

@@ -21,13 +21,15 @@ def report(plan: Plan, sweep: Sweep, advised: Recommendation | None, toml: str |
     said = [Text(line) for line in notes(sweep, advised)]
     if sweep.interrupted:
         said.insert(0, Text(f"This sweep was interrupted: {partial(plan, sweep)}."))
-    sections = [Section("Tokens per second", [Table(columns(plan), rate_rows(plan, sweep)), *speed_ups(plan, sweep)])]
+    table = Table("Tokens per second", columns(plan), rate_rows(plan, sweep))
+    sections = [Section("Tokens per second", [table, *speed_ups(plan, sweep)])]
     if advised is None:
         sections.insert(0, Section("Recommendation", said))
     else:
-        code = [] if toml is None else [Code(toml)]
+        code = [] if toml is None else [Code("Configuration", toml)]
         sections.insert(0, Section("Recommendation", [Text(advised.why), *said, *code]))
-        sections.append(Section("One load alone", [Table(load_columns(), load_rows(sweep, advised))]))
+        loads = Table("What to use under one load alone", load_columns(), load_rows(sweep, advised))
+        sections.append(Section("One load alone", [loads]))
     return page(f"specserve bench sweep: {plan.config.model}", sections)
 
 
@@ -44,4 +46,4 @@ def speed_ups(plan: Plan, sweep: Sweep) -> list[Plot]:
     ratios = {name: [cells[cell] / plain[cell] for cell in plan.cells] for name, cells in table.items()}
     groups = [f"{cell.concurrency}, T {cell.temperature:g}" for cell in plan.cells]
     labels = Labels("Times as fast as no drafter", "requests at once, temperature", "times")
-    return [Plot(grouped_bars(labels, groups, ratios))]
+    return [Plot("Times as fast as no drafter", grouped_bars(labels, groups, ratios))]
