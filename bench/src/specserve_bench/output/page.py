@@ -36,10 +36,8 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[str]]
 
     def html(self) -> str:
-        kinds = [kind_of(column) for column in zip(*self.rows, strict=True)]
-        titles = "".join(
-            f'<th scope="col"{kind}>{escape(each)}</th>' for each, kind in zip(self.columns, kinds, strict=True)
-        )
+        kinds = [kind_of([row[at] for row in self.rows]) for at in range(len(self.columns))]
+        titles = "".join(map(column_title, self.columns, kinds))
         head = f"<thead><tr>{titles}</tr></thead>" if any(self.columns) else ""
         body = "".join(f"<tr>{''.join(map(cell, row, kinds))}</tr>" for row in self.rows)
         return wide(self.name, f"<table>{head}<tbody>{body}</tbody></table>")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-INCHES = (6.0, 3.2)
+INCHES = (6.0, 3.4)
 INK, GRID = "#010203", "#040506"
 SERIES = ("#070801", "#070802", "#070803", "#070804", "#070805", "#070806")
 """Colours that matplotlib writes as they are; each stands for a variable."""
@@ -24,8 +24,8 @@ VARIABLES = {INK: "var(--ink)", GRID: "var(--grid)"} | {
 }
 
 
-BESIDE: dict[str, Any] = {"frameon": False, "loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
-"""A legend to the right of the plot, where it hides nothing."""
+BELOW: dict[str, Any] = {"frameon": False, "loc": "outside lower left", "ncols": 4}
+"""A legend below the plot, where it hides nothing and small screens show it."""
 
 
 class Curve(NamedTuple):
@@ -55,7 +55,7 @@ def curves(labels: Labels, lines: Sequence[Curve]) -> str:
             axes.plot(line.x, line.y, color=SERIES[number % len(SERIES)], label=line.name, linewidth=1.5)
         axes.set_ylim(bottom=0)
         if len(shown) > 1:
-            axes.legend(**BESIDE)
+            axes.figure.legend(**BELOW)
 
     return svg(labels, draw)
 
@@ -69,7 +69,7 @@ def grouped_bars(labels: Labels, groups: Sequence[str], bars: Mapping[str, Seque
             places = [at + (number - (len(bars) - 1) / 2) * width for at in range(len(groups))]
             axes.bar(places, heights, width * 0.9, color=SERIES[number % len(SERIES)], label=name)
         axes.set_xticks(range(len(groups)), groups)
-        axes.legend(**BESIDE)
+        axes.figure.legend(**BELOW)
 
     return svg(labels, draw)
 
