@@ -32,9 +32,18 @@ def usage_event(prompt: int, completion: int, metrics: str = "null") -> bytes:
 
 @asynccontextmanager
 async def answering(
-    pieces: Sequence[bytes], *, status: int = 200, breaks_off: bool = False, counters: Sequence[str] = ()
+    pieces: Sequence[bytes],
+    *,
+    status: int = 200,
+    breaks_off: bool = False,
+    counters: Sequence[str] = (),
+    model: str | None = None,
 ) -> AsyncIterator[TestServer]:
-    """`counters`: what GET /metrics says, one after the other; there is no such route without any."""
+    """`counters`: what GET /metrics says, one after the other. `model`: the one that GET /v1/models has. Without them
+    there are no such routes."""
+
+    async def models(_: web.Request) -> web.Response:
+        return web.json_response({"data": [{"id": model}]})
 
     async def metrics(_: web.Request) -> web.Response:
         return web.Response(text=waiting.pop(0))
@@ -57,6 +66,8 @@ async def answering(
     waiting = [*counters]
     app = web.Application()
     app[CONNECTIONS], app[BODIES] = connections, bodies
+    if model:
+        app.router.add_get("/v1/models", models)
     if counters:
         app.router.add_get("/metrics", metrics)
     app.router.add_post("/v1/completions", answer)

@@ -24,6 +24,8 @@ VARIABLES = {INK: "var(--ink)", GRID: "var(--grid)"} | {
 }
 
 
+METADATA = ("Creator", "Date", "Format", "Type")
+"""What matplotlib writes of its own: left out."""
 BELOW: dict[str, Any] = {"frameon": False, "loc": "outside lower left", "ncols": 4}
 """A legend below the plot, where it hides nothing and small screens show it."""
 
@@ -52,7 +54,7 @@ def curves(labels: Labels, lines: Sequence[Curve]) -> str:
     def draw(axes: Axes) -> None:
         shown = [line for line in lines if line.x]
         for number, line in enumerate(shown):
-            axes.plot(line.x, line.y, color=SERIES[number % len(SERIES)], label=line.name, linewidth=1.5)
+            axes.plot(line.x, line.y, color=SERIES[number % len(SERIES)], label=visible(line.name), linewidth=1.5)
         axes.set_ylim(bottom=0)
         if len(shown) > 1:
             axes.figure.legend(**BELOW)
@@ -67,11 +69,16 @@ def grouped_bars(labels: Labels, groups: Sequence[str], bars: Mapping[str, Seque
         width = 0.8 / len(bars)
         for number, (name, heights) in enumerate(bars.items()):
             places = [at + (number - (len(bars) - 1) / 2) * width for at in range(len(groups))]
-            axes.bar(places, heights, width * 0.9, color=SERIES[number % len(SERIES)], label=name)
+            axes.bar(places, heights, width * 0.9, color=SERIES[number % len(SERIES)], label=visible(name))
         axes.set_xticks(range(len(groups)), groups)
         axes.figure.legend(**BELOW)
 
     return svg(labels, draw)
+
+
+def visible(name: str) -> str:
+    """matplotlib leaves names that begin with _ out of legends; a space of no width is before them."""
+    return f"\u200b{name}" if name.startswith("_") else name
 
 
 def svg(labels: Labels, draw: Callable[[Axes], None]) -> str:
@@ -91,6 +98,7 @@ def svg(labels: Labels, draw: Callable[[Axes], None]) -> str:
             "svg.fonttype": "none",
             "svg.hashsalt": labels.title,
             "font.size": 9,
+            "text.parse_math": False,  # names may have dollar signs
         }
     ):
         figure = Figure(figsize=INCHES, layout="constrained")
@@ -101,7 +109,9 @@ def svg(labels: Labels, draw: Callable[[Axes], None]) -> str:
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
         text = StringIO()
-        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
+        figure.savefig(
+            text, format="svg", transparent=True, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        )
     found = text.getvalue()
     found = found[found.index("<svg") :]
     for color, variable in VARIABLES.items():
