@@ -82,6 +82,18 @@ async def test_an_interrupt_keeps_what_was_measured():
     assert run.interrupted
 
 
+@pytest.mark.parametrize("is_interrupted", [False, True])
+async def test_a_run_lasts_until_its_last_answer_ended_and_an_interrupted_one_to_its_last_token(is_interrupted):
+    async def send(number):
+        await asyncio.sleep(30.0 if number else 0.1)
+        return RequestRecord(number=number, kind="code", sent=0.0, last=0.01)
+
+    if is_interrupted:
+        asyncio.get_running_loop().call_later(0.3, os.kill, os.getpid(), signal.SIGINT)
+    run = await run_load(Load([0.0] * (1 + is_interrupted), None), send, lambda record: None)
+    assert run.seconds == 0.01 if is_interrupted else 0.1 <= run.seconds < 5
+
+
 async def test_an_error_of_our_own_is_not_lost():
     async def send(number):
         raise ZeroDivisionError

@@ -61,6 +61,11 @@ def test_under_each_load_what_is_fastest_there_is_used():
     assert [each.setting for each in found.loads] == [EAGLE, NGRAM]
 
 
+def test_under_each_load_fewer_drafters_are_used_where_more_gain_next_to_nothing():
+    found = advised(ngram=(100, 1300), eagle=(200, 1000), both=(202, 1000))
+    assert [(each.setting, each.best) for each in found.loads] == [(EAGLE, BOTH), (NGRAM, NGRAM)]
+
+
 def test_what_is_slower_anywhere_is_not_used_for_all_loads():
     found = advised(ngram=(120, 1000), both=(400, 900))
     assert found.setting == NGRAM
@@ -101,6 +106,14 @@ def test_noise_does_not_count_as_slower():
     found = advised(**table, noise=(0.0, 0.08))
     assert found.setting == NGRAM
     assert "with 32 requests at temperature 0.8 no drafter is 6.4% faster, which is within noise (8.0%)" in found.why
+
+
+def test_noise_that_decides_what_all_loads_use_asks_for_more_rounds():
+    table = {"ngram": (150, 940), "eagle": (100, 1300)}
+    assert advised(**table).setting == EAGLE
+    found = advised(**table, noise=(0.0, 0.08))
+    assert [each.setting for each in found.loads] == [NGRAM, EAGLE]
+    assert (found.setting, found.by_noise) == (NGRAM, True)
 
 
 def test_noise_that_decides_nothing_asks_for_no_more_rounds():
