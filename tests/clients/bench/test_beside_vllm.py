@@ -50,6 +50,11 @@ def clients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, 
         yield Ours(ours, folder), Theirs(theirs, folder)
 
 
+@pytest.fixture(autouse=True)
+def _without_the_key_of_other_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPECSERVE_API_KEY", raising=False)
+
+
 def in_turns(clients: tuple[Client, Client], measure: Callable[[Client], Figures]) -> list[tuple[Figures, Figures]]:
     """Ours and theirs of each round; the first round is left out."""
     ours, theirs = clients
