@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from argparse import Namespace
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,7 +20,8 @@ from specserve.config import EngineConfig
 from specserve_bench.client.records import RequestRecord
 from specserve_bench.figures.summary import summarise
 from specserve_bench.sweep.cells import Cell, settings_of
-from specserve_bench.sweep.measure import Measurement, Plan, is_enough
+from specserve_bench.sweep.finish import finish
+from specserve_bench.sweep.measure import Measurement, Plan, Sweep, is_enough
 from specserve_server.cli.layers import read_toml
 
 PLAN = Plan(EngineConfig(), ("ngram",), settings_of(("ngram",)), [Cell(1, 0.0)], 2, 6, "completions", ("code",), 8)
@@ -118,6 +120,39 @@ def test_rounds_follow_while_chance_decides_and_no_more_than_allowed(ngram, expe
 def run_of(rate):
     """A second of it."""
     return summarise([RequestRecord(number=0, kind="code", sent=0.0, first=0.1, last=1.0, num_tokens=rate)], 1.0)
+
+
+def shown(capsys, found, num_rounds, interrupted):
+    """Exit code and standard output."""
+    code = finish(Namespace(write=None, report=None, json=False), PLAN, Sweep(found, num_rounds, interrupted))
+    return code, capsys.readouterr().out
+
+
+def test_a_part_without_every_setting_shows_its_table_and_recommends_nothing(capsys):
+    off = Measurement(0, PLAN.settings[0], PLAN.cells[0], run_of(100))
+    code, output = shown(capsys, [off], 1, True)
+    assert code == 130
+    title, columns, row, *_ = output.splitlines()
+    assert title.endswith("one round; partial, 1 of 2 runs")
+    assert (columns.split(), row.split()) == (["drafters", "1", "at", "T", "0"], ["off", "100.0"])
+    assert output.endswith("Nothing is recommended: not every setting was measured under every load.\n")
+
+
+def test_a_part_with_every_setting_recommends_one_and_writes_that_it_is_a_part(capsys):
+    found = [
+        Measurement(0, setting, PLAN.cells[0], run_of(rate))
+        for setting, rate in zip(PLAN.settings, (100, 150), strict=True)
+    ]
+    for interrupted, code in ((True, 130), (False, 0)):
+        ended, output = shown(capsys, found, 2 if interrupted else 1, interrupted)
+        assert ended == code
+        assert "Use ngram under every load." in output
+        assert ("\n# Found by `specserve bench sweep`, partial, 2 of 4 runs.\n" in output) == interrupted
+        assert output.endswith('plugins = ["ngram"]\n')
+
+
+def test_a_sweep_that_is_interrupted_at_once_has_nothing_to_show(capsys):
+    assert shown(capsys, [], 1, True) == (130, "")
 
 
 def test_a_model_that_cannot_be_served_is_told_before_anything_is_measured(tmp_path):

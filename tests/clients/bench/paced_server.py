@@ -11,7 +11,7 @@ import json
 
 from aiohttp import web
 
-FIRST, GAP, END = 0.25, 0.025, 0.02
+FIRST, GAP, END = 0.4, 0.025, 0.02
 """Seconds: to the first event with tokens, between further ones, and from the last one to the end."""
 NUM_EVENTS = 10
 NUM_TOKENS = 16

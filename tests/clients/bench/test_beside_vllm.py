@@ -32,7 +32,7 @@ TOLERANCE = 0.03
 ROUNDS = 7
 SMOLLM2 = Path(__file__).parents[3] / "build" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 FORM = os.environ["SPECSERVE_FORM"]
-PACED = Load(num_requests=32, num_tokens=paced_server.NUM_TOKENS, concurrency=8)
+PACED = Load(num_requests=24, num_tokens=paced_server.NUM_TOKENS, concurrency=8)
 
 
 class Counted(NamedTuple):
@@ -80,7 +80,7 @@ def show(title: str, found: dict[str, list[float]]) -> None:
 
 @pytest.mark.parametrize("concurrency", [1, 8])
 def test_every_figure_of_a_paced_server_is_theirs(clients, concurrency, tmp_path):
-    load = PACED._replace(num_requests=4 * concurrency, concurrency=concurrency)
+    load = PACED._replace(num_requests=3 * concurrency, concurrency=concurrency)
     with ServerProcess([sys.executable, paced_server.__file__], tmp_path / "server.log") as server:
         rounds = in_turns(clients, lambda client: client.measure(server.url, "paced", load))
     found = ratios(rounds)
@@ -88,8 +88,8 @@ def test_every_figure_of_a_paced_server_is_theirs(clients, concurrency, tmp_path
     assert all(abs(median(each) - 1) <= TOLERANCE for each in found.values())
     ours = rounds[0][0]
     whole = paced_server.FIRST + (paced_server.NUM_EVENTS - 1) * paced_server.GAP
-    assert ours.ttft == pytest.approx(1000 * paced_server.FIRST, rel=0.2)
-    assert ours.e2e == pytest.approx(1000 * whole, rel=0.2)
+    assert ours.ttft == pytest.approx(1000 * paced_server.FIRST, rel=0.1)
+    assert ours.e2e == pytest.approx(1000 * whole, rel=0.1)
 
 
 @pytest.mark.parametrize("concurrency", [1, 8])
