@@ -106,6 +106,8 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Requests share cached prefixes, and whatever drafters share, with those of the same adapter and salt only."""
     priority: int = 0
     """Lower runs first; equal priorities run in order of arrival."""
+    trace_headers: dict[str, str] = {}
+    """W3C Trace Context of whoever traces the request: `traceparent`, and perhaps `tracestate`. Empty: nobody does."""
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):

@@ -80,6 +80,8 @@ def finalize(request: Request) -> Request:
     request.processor_parts = OwnedList(request.processor_parts)
     request.acceptance_histogram = OwnedList(request.acceptance_histogram)
     request.by_drafter = OwnedDict(request.by_drafter)
+    request.preempted_at = OwnedList(request.preempted_at)
+    request.trace_headers = OwnedDict(request.trace_headers)
     request.params = without_open_tables(request.params)
     request.__class__ = AdmittedRequest
     return request

@@ -67,13 +67,20 @@ class Request:
     cached_tokens: int = 0
     finish_reason: FinishReason | None = None
     stop_string: str | None = None
-    num_preemptions: int = 0
+    preempted_at: list[float] = field(default_factory=list)
+    """When its blocks were taken; it was computed again each time."""
     num_prompt_scored: int = 0
     """Prompt tokens whose log-probability was delivered."""
     first_scheduled: float | None = None
     first_token: float | None = None
     last_token: float | None = None
     """When the newest token came; None before the first."""
+    num_prompt_steps: int = 0
+    """Steps that it was computed in up to its first token."""
+    error_type: str | None = None
+    """The name of the exception that it ended with."""
+    trace_headers: dict[str, str] = field(default_factory=dict)
+    """As `GenerateRequest.trace_headers`."""
     processors: list[ProcessorState] = field(default_factory=list)
     """In order of application; empty for most requests."""
     processor_parts: list[PluginPart] = field(default_factory=list)
@@ -103,11 +110,16 @@ class Request:
             arrival=arrival,
             order=order,
             max_len=max_len,
+            trace_headers=wire.trace_headers,
         )
 
     @property
     def num_generated(self) -> int:
         return len(self.tokens) - self.prompt_len
+
+    @property
+    def num_preemptions(self) -> int:
+        return len(self.preempted_at)
 
     @property
     def max_depth(self) -> int:

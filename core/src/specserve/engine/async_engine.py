@@ -23,6 +23,7 @@ from specserve.loading_thread import run_in_loading_thread
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
 
+    from specserve.batch.request import Request
     from specserve.config import EngineConfig
     from specserve.engine.admission import EngineLimits
     from specserve.engine.assembly import Assembled
@@ -179,6 +180,10 @@ class AsyncEngine:
         if self.status == "dead" or not self.thread.is_alive():
             raise EngineDeadError("the engine has stopped; restart the server")
 
+    def listen(self, ended: Callable[[Request], object]) -> None:
+        """Have it called with every request that ends, aborted ones too, in the step thread."""
+        self.engine.listeners.append(lambda request: run_logged(partial(ended, request)))
+
     async def failed(self) -> BaseException:
         """Wait until the step loop has failed; returns the exception that ended it."""
         return await asyncio.shield(self.death)
@@ -249,4 +254,4 @@ def run_logged(action: Callable[[], object]) -> None:
     try:
         action()
     except FAULTS:
-        logger.exception("what was to happen after a request's end failed")
+        logger.exception("what was to happen at a request's end failed")

@@ -54,6 +54,8 @@ class Committer:
         in_place = self.move_accepted(batch, verdict)
         outputs = []
         for span, decided in zip(batch.spans, verdict.spans, strict=True):
+            if span.request.last_token is None:
+                assign(span.request, "num_prompt_steps", span.request.num_prompt_steps + 1)
             if span.drafted:
                 self.count_speculation(span, decided)
             if decided.tokens:
@@ -105,7 +107,7 @@ class Committer:
                 state.commit(tokens)
             except FAULTS as error:
                 fault = RequestFault(request.id, f"the logits processor of {part.plugin}", error, part)
-                self.count_fault(fault)
+                self.note_fault(request, fault)
                 return fault
         return None
 
@@ -117,12 +119,16 @@ class Committer:
 
     def fail(self, request: Request, fault: RequestFault) -> RequestOutput:
         """End the request because of what its own part raised."""
-        self.count_fault(fault)
+        self.note_fault(request, fault)
         self.end(request, "error", time.monotonic())
         return RequestOutput(request.id, (), "error", stats=self.stats(request), error=str(fault))
 
     def stats(self, request: Request) -> SpeculationStats:
         return request.stats(self.scheduler.planner.request_stats(request.id))
+
+    def note_fault(self, request: Request, fault: RequestFault) -> None:
+        assign(request, "error_type", type(fault.error).__name__)
+        self.count_fault(fault)
 
     def count_fault(self, fault: RequestFault) -> None:
         consequence = f"; request {fault.request_id} ends, the others go on"

@@ -85,6 +85,8 @@ class Engine:
         self.requests: dict[str, Request] = {}
         self.num_added = 0
         self.queue_wait = QueueWait()
+        self.listeners: list[Callable[[Request], object]] = []
+        """Called with every request that ends, aborted ones too. They do not raise."""
 
     # --- requests -----------------------------------------------------------------------------------
 
@@ -156,6 +158,8 @@ class Engine:
     def forget(self, request: Request) -> None:
         del self.requests[request.id]
         self.drafting.stop(request)
+        for listener in self.listeners:
+            listener(request)
         if request.finish_reason != "error":
             for part in request.processor_parts:
                 part.succeeded()

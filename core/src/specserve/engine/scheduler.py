@@ -152,7 +152,7 @@ class Scheduler:
         assign(request, "computed", 0)
         assign(request, "num_published", 0)
         assign(request, "draft", None)
-        assign(request, "num_preemptions", request.num_preemptions + 1)
+        list.append(request.preempted_at, time.monotonic())
         self.metrics.num_preemptions += 1
         self.add(request)
 
