@@ -12,6 +12,7 @@ from specserve_checks.allowed_values import AtLeast, Between, Form, OneOf, Secon
 
 ROOT_PATH = re.compile(r"(/[A-Za-z0-9_.~-]+)+")
 ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s?#@]+")
+ENDPOINT = re.compile(r"https?://[^\s/?#]+\S*")
 ACCESS_LOGS = ("none", "text", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
@@ -70,6 +71,11 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Refuse fields of requests that nobody defines."""
     drain_wait: Annotated[float, AtLeast(0)] = 0.0
     """Seconds before that, in which /health is 503 and requests are still served."""
+    otlp_traces_endpoint: Annotated[
+        str | None, Form("an http or https URL"), Unset("OTEL_EXPORTER_OTLP_ENDPOINT, else no traces")
+    ] = None
+    """The collector that gets OpenTelemetry traces; None: what OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or
+    OTEL_EXPORTER_OTLP_ENDPOINT says."""
     access_log: Annotated[str, OneOf(ACCESS_LOGS)] = "none"
     """The form of a line for each request on standard error."""
     log_level: Annotated[str, OneOf(LOG_LEVELS)] = "warning"
@@ -92,6 +98,12 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
                     f"cors_origin must be * or a scheme, a host and perhaps a port, such as https://chat.example; "
                     f"got {origin!r}."
                 )
+        endpoint = self.otlp_traces_endpoint
+        if endpoint is not None and not ENDPOINT.fullmatch(endpoint):
+            raise ConfigError(
+                f"otlp_traces_endpoint must be a URL that begins with http:// or https://, such as "
+                f"http://localhost:4318/v1/traces; got {endpoint!r}. gRPC is not served."
+            )
         names = self.served_model_names
         if self.served_model_name == () or any(name != (name.strip() or None) for name in names):
             raise ConfigError("served_model_name must not be empty or have blanks around it.")

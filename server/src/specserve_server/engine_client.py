@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
+    from specserve.batch.request import Request
     from specserve.engine.admission import EngineLimits
     from specserve.engine.mailbox import Mailbox
     from specserve.metrics import AdapterUse, CacheInfo, EngineMetrics
@@ -176,6 +177,10 @@ class LoadedEngine(RunningEngine, Protocol):
 
     def adapter_use(self) -> AdapterUse | None:
         """None where no plugin serves adapters."""
+        ...
+
+    def listen(self, ended: Callable[[Request], object]) -> None:
+        """Have it called with every request that ends, in the step thread."""
         ...
 
 

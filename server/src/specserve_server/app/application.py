@@ -21,6 +21,7 @@ from specserve_server.app.middlewares.loading import loading_middleware
 from specserve_server.app.middlewares.plugin_routes import plugin_routes_middleware
 from specserve_server.app.middlewares.rate_limits import rate_limits_middleware
 from specserve_server.app.middlewares.records import records_middleware
+from specserve_server.app.middlewares.traces import traces_middleware
 from specserve_server.app.root_path import with_prefix
 from specserve_server.chat.serving import chat_completions
 from specserve_server.completions.serving import completions
@@ -44,6 +45,8 @@ from specserve_server.state.rate_limits import RateLimits
 from specserve_server.state.request_record import add_headers
 from specserve_server.state.server_state import STATE, ServerState
 from specserve_server.tools.borrowing import borrow_form
+from specserve_server.traces.open_traces import open_traces
+from specserve_server.traces.traces import TRACES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -52,6 +55,7 @@ if TYPE_CHECKING:
 
     from specserve_server.config import ServerConfig
     from specserve_server.engine_client import LoadedEngine
+    from specserve_server.traces.traces import NoTraces
 
     EngineStarter = Callable[[], Awaitable[LoadedEngine | AttachedEngine]]
 
@@ -90,15 +94,18 @@ def make_app(
     config: ServerConfig,
     progress: LoadProgress | None = None,
     routes: Sequence[web.RouteDef] = ROUTES,
+    traces: NoTraces | None = None,
 ) -> web.Application:
     """`engine` is loaded, or a coroutine function that loads one, and tells `progress` how far it is. The application
     stops it when it ends. Raises ConfigError where a file that the configuration names is wrong, and for a page
-    that cannot be used."""
+    that cannot be used. `traces`: None: as the configuration has them."""
     build_struct_tables()  # before it listens
+    traces = open_traces(config) if traces is None else traces
     app = web.Application(
-        middlewares=make_middlewares(config),
+        middlewares=make_middlewares(config, traces),
         client_max_size=config.max_body_bytes,
     )
+    app[TRACES] = traces
     app.on_response_prepare.append(add_headers)
     app[STATE] = ServerState(
         config,
@@ -113,39 +120,44 @@ def make_app(
     async def run_engine(app: web.Application) -> AsyncIterator[None]:
         state = app[STATE]
         if callable(engine):
-            state.loading = asyncio.create_task(load_engine(state, engine))
+            state.loading = asyncio.create_task(load_engine(state, engine, traces))
         else:
-            await attach(state, await attached(engine, config))
+            await attach(state, await attached(engine, config, traces), traces)
         yield
         await stop_engine(state)
+        await asyncio.to_thread(traces.close)
 
     app.cleanup_ctx.append(run_engine)
     return app
 
 
-def make_middlewares(config: ServerConfig) -> list[Middleware]:
+def make_middlewares(config: ServerConfig, traces: NoTraces) -> list[Middleware]:
     """The outermost first."""
+    traced = [traces_middleware] if traces.is_on else []
     cors = [cors_middleware] if config.cors_origins else []
     limited = config.max_requests_per_minute or config.max_concurrent_requests_per_key
     limits = [rate_limits_middleware] if limited else []
     inner = [auth_middleware, loading_middleware, *limits, plugin_routes_middleware]
-    return [records_middleware, ended_requests_middleware, errors_middleware, *cors, *inner]
+    return [records_middleware, *traced, ended_requests_middleware, errors_middleware, *cors, *inner]
 
 
-async def load_engine(state: ServerState, start: EngineStarter) -> None:
-    await attach(state, await attached(await start(), state.config))
+async def load_engine(state: ServerState, start: EngineStarter, traces: NoTraces) -> None:
+    await attach(state, await attached(await start(), state.config, traces), traces)
 
 
-async def attached(engine: LoadedEngine | AttachedEngine, config: ServerConfig) -> AttachedEngine:
-    return engine if isinstance(engine, AttachedEngine) else await attach_in_process(engine, config)
+async def attached(engine: LoadedEngine | AttachedEngine, config: ServerConfig, traces: NoTraces) -> AttachedEngine:
+    if isinstance(engine, AttachedEngine):
+        return engine
+    traces.listen(engine)
+    return await attach_in_process(engine, config)
 
 
-async def attach(state: ServerState, engine: AttachedEngine) -> None:
+async def attach(state: ServerState, engine: AttachedEngine, traces: NoTraces) -> None:
     """The routes of plugins first, so that a server that reports ready has them."""
     client, state.plugin_routes, state.processes = engine
     state.fingerprint = system_fingerprint(await asyncio.to_thread(client.read_state))
     borrow_form(client.template, state.config.tool_form)
-    state.engine = client
+    state.engine = traces.traced(client)
 
 
 async def stop_engine(state: ServerState) -> None:

@@ -58,6 +58,10 @@ def run(args: Namespace) -> int:
     from specserve_server.templates.before_loading import check_template
 
     check_template(configuration.engine, configuration.server.chat_template)
+    from specserve_server.traces.wanted import traces_are_on, why_none_are_sent
+
+    if not traces_are_on(configuration.server) and (reason := why_none_are_sent(configuration.server)):
+        announce(reason)
     from specserve_server.app.log_lines import log_to_stderr
     from specserve_server.app.run import serve
 

@@ -79,6 +79,12 @@ FLAGS = {
     "logging": (
         Flag("log_level", "what of the log is written, from this level on", choices=LOG_LEVELS),
         Flag("log_format", "json: every line on standard error is an object", choices=LOG_FORMATS),
+        Flag(
+            "otlp_traces_endpoint",
+            "send OpenTelemetry traces of requests there, such as http://localhost:4318/v1/traces; needs "
+            "specserve[otel]",
+            "URL",
+        ),
         Flag("access_log", "the form of a line for each request on standard error", choices=ACCESS_LOGS),
     ),
     "engine": (

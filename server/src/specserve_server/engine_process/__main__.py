@@ -26,6 +26,7 @@ from specserve_server.engine_process.route_server import served_routes
 from specserve_server.engine_process.sent_errors import sent
 from specserve_server.engines.in_process import attach_in_process
 from specserve_server.engines.load import announcements, load_engine
+from specserve_server.traces.open_traces import open_traces
 
 if TYPE_CHECKING:
     import socket
@@ -74,6 +75,8 @@ class Process:
 
         try:
             engine = await load_engine(start.engine, tell)
+            traces = open_traces(start.server)
+            traces.listen(engine)
             attached = await attach_in_process(engine, start.server)
         except SpecserveError as error:
             channel.send(frames.LoadFailed(sent(error)))
@@ -87,6 +90,7 @@ class Process:
                 further_servers(engine_socket(directory), engine, attached, loaded),
             ):
                 await self.serve(channel, engine, attached, loaded)
+        await asyncio.to_thread(traces.close)
 
     async def serve(
         self, channel: Channel[frames.FromServer], engine: AsyncEngine, attached: AttachedEngine, loaded: frames.Loaded

@@ -8,9 +8,8 @@ from __future__ import annotations
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
-from specserve_server.errors import create_error_response
 from specserve_server.generation.output_streams import stream_outputs
-from specserve_server.state.request_record import RECORD, Generation
+from specserve_server.state.request_record import RECORD, Generation, noted_error
 from specserve_server.wire.json_response import json_response
 from specserve_server.wire.sse import NamedEventStream
 
@@ -101,7 +100,7 @@ class Answer(NamedTuple):
 
 
 async def send_answer(request: web.Request, engine: EngineClient, answer: Answer) -> web.StreamResponse:
-    request[RECORD].generation = Generation(answer.id, answer.model, [answer.choice])
+    request[RECORD].generation = Generation(answer.id, answer.model, [answer.choice], answer.is_stream)
     if not answer.is_stream:
         async with aclosing(answer_events(engine, answer)) as events:
             async for _ in events:
@@ -125,7 +124,7 @@ async def stream_answer(stream: NamedEventStream, engine: EngineClient, answer: 
     except Exception as error:  # the status 200 is sent already
         if not stream.started:
             raise
-        last = answer.writer.fail(create_error_response(error))
+        last = answer.writer.fail(noted_error(stream.request, error))
         await stream.send(last, last.type)
 
 

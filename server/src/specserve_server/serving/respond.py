@@ -11,12 +11,11 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from specserve_server.bodies.requests import SamplingBody
-from specserve_server.errors import create_error_response
 from specserve_server.generation.output_streams import stream_outputs
 from specserve_server.generation.speculation_metrics import speculation_metrics
 from specserve_server.generation.usage import usage
 from specserve_server.state.model_lookup import pinned_model
-from specserve_server.state.request_record import RECORD, Generation
+from specserve_server.state.request_record import RECORD, Generation, noted_error
 from specserve_server.state.server_state import ready_engine, served_model_names, state_of
 from specserve_server.wire.json_response import json_response
 from specserve_server.wire.read_body import read_body
@@ -74,7 +73,9 @@ async def prepared_request(
 
 async def send_response(request: web.Request, engine: EngineClient, prepared: PreparedRequest) -> web.StreamResponse:
     groups, n = state_of(request).groups, prepared.body.num_choices
-    request[RECORD].generation = Generation(prepared.id, prepared.model, prepared.choices, n)
+    request[RECORD].generation = Generation(
+        prepared.id, prepared.model, prepared.choices, bool(prepared.body.stream), n
+    )
     fingerprint = state_of(request).fingerprint
     if not prepared.body.stream:
         body = await full_response(engine, prepared, fingerprint)
@@ -108,7 +109,7 @@ async def stream_response(
     except Exception as error:  # the status 200 is sent already
         if not events.started:
             raise
-        await events.send(create_error_response(error).body)
+        await events.send(noted_error(events.request, error).body)
 
 
 async def send_chunks(events: EventStream, engine: EngineClient, prepared: PreparedRequest, fingerprint: str) -> None:

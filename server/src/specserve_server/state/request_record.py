@@ -15,9 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aiohttp import web
 
+from specserve_server.errors import create_error_response
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from specserve_server.errors import ErrorResponse
     from specserve_server.generation.choices import Choice
 
 REQUEST_ID = "X-Request-Id"
@@ -33,7 +36,17 @@ class Generation(NamedTuple):
     id: str
     model: str
     choices: Sequence[Choice]
+    is_stream: bool
     num_choices: int = 1
+
+
+class Failure(NamedTuple):
+    """What a request was answered in place of what it asked for, or in the course of it. `code`: of the error's body,
+    or its type; `exception`: the name of its class."""
+
+    status: int
+    code: str
+    exception: str
 
 
 @dataclass(slots=True, eq=False)
@@ -50,6 +63,9 @@ class RequestRecord:
     """What it generates; None for other routes."""
     is_passed_on: bool = False
     """Another process of the server answers it, counts it and logs it."""
+    failure: Failure | None = None
+    trace_headers: dict[str, str] = field(default_factory=dict)
+    """Of its span; empty where it is not traced."""
 
 
 RECORD = web.RequestKey("specserve_record", RequestRecord)
@@ -59,6 +75,14 @@ CURRENT: ContextVar[RequestRecord | None] = ContextVar("specserve_request", defa
 def request_id(given: str | None) -> str:
     """The client's, if it is sane, else a new one."""
     return given if given is not None and SANE_ID.fullmatch(given) else uuid.uuid4().hex
+
+
+def noted_error(request: web.Request, error: BaseException) -> ErrorResponse:
+    """What the error is answered with; the record has it from now on."""
+    found = create_error_response(error)
+    detail = found.body.error
+    request[RECORD].failure = Failure(found.status, detail.code or detail.type, type(error).__name__)
+    return found
 
 
 async def add_headers(request: web.Request, response: web.StreamResponse) -> None:

@@ -30,14 +30,14 @@ class EventStream:
     starts the response, too."""
 
     def __init__(self, request: web.Request) -> None:
-        self._request = request
+        self.request = request
         self._writing = asyncio.Lock()
         self._idle_since = asyncio.get_running_loop().time()
         self._keep_alive: asyncio.Task[None] | None = None
         self.response = web.StreamResponse(headers=HEADERS)
 
     async def __aenter__(self) -> EventStream:
-        seconds = state_of(self._request).config.sse_keep_alive
+        seconds = state_of(self.request).config.sse_keep_alive
         if seconds is not None:
             self._keep_alive = asyncio.create_task(self._send_comments(seconds))
         return self
@@ -56,7 +56,7 @@ class EventStream:
     async def _write(self, data: bytes) -> None:
         async with self._writing:
             if not self.started:
-                await self.response.prepare(self._request)
+                await self.response.prepare(self.request)
             await self.response.write(data)
             self._idle_since = asyncio.get_running_loop().time()
 

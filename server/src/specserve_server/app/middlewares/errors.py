@@ -8,8 +8,8 @@ from aiohttp import web
 
 from specserve_server.app.http_messages import http_refusal
 from specserve_server.app.root_path import without_prefix
-from specserve_server.errors import create_error_response
 from specserve_server.messages.errors import is_messages_path, messages_error
+from specserve_server.state.request_record import noted_error
 from specserve_server.state.server_state import state_of
 from specserve_server.wire.json_response import json_response
 
@@ -42,7 +42,7 @@ async def errors_middleware(request: web.Request, handler: Handler) -> web.Strea
 
 def error_response(request: web.Request, error: BaseException) -> web.Response:
     """In the format of the API that was called."""
-    found = create_error_response(error)
+    found = noted_error(request, error)
     path = without_prefix(request.path, state_of(request).config.root_path)
     body = messages_error(found) if is_messages_path(path) else found.body
     return json_response(body, status=found.status, headers=found.headers)
