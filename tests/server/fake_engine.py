@@ -112,6 +112,9 @@ class FakeEngine:
     def after_aborts(self, action: Callable[[], None]) -> None:
         action()
 
+    def listen(self, ended: Callable[[Any], object]) -> None:
+        """It has no requests of the engine's to tell of."""
+
     async def failed(self) -> BaseException:
         await self.death.wait()
         self.status = "dead"

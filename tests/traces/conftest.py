@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
-sys.path += [str(ROOT / "tests" / folder) for folder in ("server", "engine", "engine_process")]
+sys.path += [str(ROOT / "tests" / folder) for folder in ("text", "server", "engine", "faults", "engine_process")]
 FORMS = {
     "direct": ("--no-engine-process",),
     "engine process": ("--engine-process",),

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
+from exploding import MARKER, ExplodingKernels, marked_model
+from faulty import in_process
 from in_memory import PARENT_SPAN, PARENT_TRACE, TRACEPARENT, KeptTraces
 from msgspec.structs import replace
 from opentelemetry.trace import StatusCode
+from scheduling_cases import BLOCK, expected_tokens, long_request
 
 from specserve.errors import RequestError
 from specserve_server.traces.engine_spans import EngineSpans
 from specserve_workbench.testing.drafters import OracleDrafter
 from specserve_workbench.testing.engines import make_engine, run_requests
-
-sys.path += [str(Path(__file__).parents[1] / folder) for folder in ("engine", "faults")]
-from exploding import MARKER, ExplodingKernels, marked_model
-from faulty import in_process
-from scheduling_cases import BLOCK, expected_tokens, long_request
 
 TWO_LONG_PROMPTS = {"a": range(1, 21), "b": range(40, 60)}
 

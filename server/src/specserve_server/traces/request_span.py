@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 PROPAGATOR = TraceContextTextMapPropagator()
 PROVIDER = "specserve"
-LIMIT = 2**63
-"""OTLP has no larger integers, and one would cost the batch that it is in."""
 OUTPUT_TYPES = {"json_object": "json", "json_schema": "json"}
 
 
@@ -108,6 +106,7 @@ def has_left(record: RequestRecord, status: int | None) -> bool:
 
 
 def generation_attributes(generation: Generation) -> Attributes:
+    """OTLP has integers of 64 bits; what is larger was refused before."""
     first = generation.choices[0].request
     params, counts = first.params, usage(generation.choices, generation.num_choices)
     found: dict[str, str | int | float | bool | list[str]] = {
@@ -133,4 +132,4 @@ def generation_attributes(generation: Generation) -> Attributes:
         found["gen_ai.request.seed"] = params.seed
     if params.structured_output is not None:
         found["gen_ai.output.type"] = OUTPUT_TYPES.get(params.structured_output.kind, "text")
-    return {name: value for name, value in found.items() if not isinstance(value, int) or abs(value) < LIMIT}
+    return found
