@@ -75,7 +75,7 @@ async def test_a_request_that_runs_too_long_is_an_error(tokenizer: HfTokenizer, 
         span = await span_of(client, traces)
     assert (span.status.status_code, span.attributes["error.type"]) == (StatusCode.ERROR, "request_timeout")
     assert span.attributes["http.response.status_code"] == 504
-    assert span.attributes["gen_ai.response.finish_reasons"] == ("abort",)
+    assert span.attributes["gen_ai.response.finish_reasons"] == ("error",)
 
 
 async def test_a_key_that_is_wrong_has_a_span_without_a_model(tokenizer: HfTokenizer) -> None:

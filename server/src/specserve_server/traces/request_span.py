@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from specserve_server.state.request_record import Failure, Generation, RequestRecord
     from specserve_server.traces.wall_clock import WallClock
 
-    Attributes = Mapping[str, str | int | float | bool | list[str]]
+    Attributes = Mapping[str, str | int | float | bool]
 
 PROPAGATOR = TraceContextTextMapPropagator()
 PROVIDER = "specserve"
@@ -83,6 +83,7 @@ class RequestSpan:
         if record.generation is not None:
             self.span.update_name(f"{self.operation} {record.generation.model}")
             self.span.set_attributes(generation_attributes(record.generation))
+            self.span.set_attribute("gen_ai.response.finish_reasons", finish_reasons(record.generation, record.failure))
         if record.failure is not None:
             self.fail(record.failure)
         elif has_left(record, status):
@@ -105,11 +106,16 @@ def has_left(record: RequestRecord, status: int | None) -> bool:
     )
 
 
+def finish_reasons(generation: Generation, failure: Failure | None) -> list[str]:
+    unfinished = "abort" if failure is None else "error"
+    return [choice.finish_reason or unfinished for choice in generation.choices]
+
+
 def generation_attributes(generation: Generation) -> Attributes:
     """OTLP has integers of 64 bits; what is larger was refused before."""
     first = generation.choices[0].request
     params, counts = first.params, usage(generation.choices, generation.num_choices)
-    found: dict[str, str | int | float | bool | list[str]] = {
+    found: dict[str, str | int | float | bool] = {
         "gen_ai.request.model": generation.model,
         "gen_ai.response.model": generation.model,
         "gen_ai.response.id": generation.id,
@@ -122,7 +128,6 @@ def generation_attributes(generation: Generation) -> Attributes:
         "gen_ai.usage.input_tokens": counts.prompt_tokens,
         "gen_ai.usage.output_tokens": counts.completion_tokens,
         "gen_ai.usage.cache_read.input_tokens": counts.prompt_tokens_details.cached_tokens,
-        "gen_ai.response.finish_reasons": [choice.finish_reason or "abort" for choice in generation.choices],
     }
     if params.top_k:
         found["gen_ai.request.top_k"] = params.top_k
