@@ -31,11 +31,11 @@ def collector() -> Iterator[Collector]:
         yield started
 
 
-@pytest.fixture(scope="module", params=FORMS)
+@pytest.fixture(scope="module", params=["direct", "three processes"])
 def server(
     request: pytest.FixtureRequest, toy_model: Path, collector: Collector, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ServerProcess]:
-    """In each form, with drafts."""
+    """With drafts, and with its engine here or in a process of its own, which several processes ask."""
     folder = tmp_path_factory.mktemp("traced")
     flags = ("--threads", "1", "--plugin", "ngram", "--max-num-batched-tokens", "64", *FORMS[request.param])
     command = serve_command(toy_model, *flags, "--otlp-traces-endpoint", collector.url)

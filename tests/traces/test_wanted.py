@@ -119,6 +119,24 @@ def test_the_command_ends_at_once_and_says_what_to_install(toy_model: Path) -> N
     assert "importing" not in ended.stderr
 
 
+REFUSED = """
+from specserve_server.config import ServerConfig
+from specserve_server.traces.open_traces import open_traces
+open_traces(ServerConfig(otlp_traces_endpoint="http://127.0.0.1:9"))
+"""
+
+
+def test_a_variable_that_opentelemetry_refuses_is_an_error_of_the_configuration(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OTEL_PROPAGATORS", "nonsense")
+    ended = subprocess.run([sys.executable, "-c", REFUSED], capture_output=True, text=True, check=False)
+    message = ended.stderr.splitlines()[-1]
+    assert message.startswith("specserve.errors.ConfigError: traces: OpenTelemetry raised ValueError")
+    assert "nonsense" in message
+    assert "Check the variables that begin with OTEL_" in message
+
+
 IMPORTED = """
 import sys
 from specserve_server.app.application import make_app
