@@ -26,6 +26,8 @@ def write_adapter(path: Path, model: Path, seed: int) -> Path:
     """The directory of an adapter for the checkpoint in `model`."""
     rng, config = random.Random(seed), read_config(model)
     raw = draw_config(rng, config.num_layers) | draw_experts(rng, config)
+    if not adapted_modules(model, raw):  # those layers have none of the targets
+        raw.pop("layers_to_transform", None)
     dtype = rng.choice((torch.float32, torch.bfloat16, torch.float16))
     generator = torch.Generator().manual_seed(seed)
     tensors: dict[str, torch.Tensor] = {}
