@@ -16,8 +16,10 @@ from specserve.batch.builder import BatchBuilder
 from specserve.config import EngineConfig
 from specserve.engine.admission import EngineLimits
 from specserve.engine.assembly import Assembled
+from specserve.engine.cache_journal import NO_JOURNAL
 from specserve.engine.drafting import NoDraft
 from specserve.engine.engine import Engine, EngineParts
+from specserve.engine.prefix_cache import PrefixCache
 from specserve.engine.scheduler import Scheduler
 from specserve.engine.verifier import DrafterInvariantVerifier
 from specserve.guards.processor import GuardedProcessor
@@ -43,7 +45,9 @@ def stub_engine(num_requests: int, vocab_size: int, graphs: str = "none") -> Eng
     num_blocks = num_requests * MAX_LEN // BLOCK_SIZE
     planner, metrics = FixedWidthPlanner(0), EngineMetrics()
     config = EngineConfig(block_size=BLOCK_SIZE, max_num_seqs=num_requests, max_num_batched_tokens=MOST_ROWS)
-    scheduler = Scheduler(config, BlockPool(num_blocks), planner, metrics, Arithmetic("none", "none"))
+    pool, arithmetic = BlockPool(num_blocks), Arithmetic("none", "none")
+    prefix_cache = PrefixCache(pool, config.block_size, arithmetic, NO_JOURNAL, enabled=config.prefix_cache)
+    scheduler = Scheduler(config, pool, planner, metrics, prefix_cache)
     cache = KVCache(
         num_layers=1, num_blocks=num_blocks, block_size=BLOCK_SIZE, num_kv_heads=1, head_dim=1,
         dtype=torch.bfloat16, device=DEVICE,

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 
 from specserve.engine.model_roles import installed_formats
 from specserve.kernels.torch_kernels import TorchKernels
+from specserve.models.gated_delta_net import GatedDeltaNet
 from specserve.models.loader import ModelLoader
 from specserve.models.projection import BatchRows
 from specserve.models.short_conv import ShortConv
@@ -40,15 +41,23 @@ def forward(model: DecoderModel, token_ids: Sequence[int]) -> Tensor:
     rotations = [model.rotations(positions[tile]) for tile in tiles]
     x = torch.cat([model.embed(ids[tile]) for tile in tiles])
     for layer in range(model.num_layers):
+        gates = [None] * len(tiles)
         if isinstance(model.layers[layer].mixer, ShortConv):
             mixed = convolved(model, layer, torch.cat([model.mixer_input(layer, x[at.rows], at) for at in places]))
+        elif isinstance(model.layers[layer].mixer, GatedDeltaNet):
+            mixed = remembered(model, layer, torch.cat([model.mixer_input(layer, x[at.rows], at) for at in places]))
         else:
             pieces = [
                 model.attention_input(layer, x[at.rows], r[layer], at) for at, r in zip(places, rotations, strict=True)
             ]
-            q, k, v = (torch.cat(parts) for parts in zip(*pieces, strict=True))
+            gates = [piece.gates for piece in pieces]
+            q, k, v = (torch.cat(parts) for parts in zip(*(piece[:3] for piece in pieces), strict=True))
             mixed = attention(model, model.cache_layers[layer], q, k, v)
-        x = torch.cat([model.attention_output(layer, x[t], mixed[t], at) for t, at in zip(tiles, places, strict=True)])
+        outputs = [
+            model.attention_output(layer, x[tile], mixed[tile], at, gate)
+            for tile, at, gate in zip(tiles, places, gates, strict=True)
+        ]
+        x = torch.cat(outputs)
     return torch.cat([model.head(x[t]) for t in tiles])[: len(token_ids)]
 
 
@@ -59,6 +68,28 @@ def convolved(model: DecoderModel, layer: int, rows: Tensor) -> Tensor:
     shifted = F.pad(b * x, (0, 0, mixer.reach, 0)).float()
     taps = [shifted[tap : tap + len(rows)] * weight for tap, weight in enumerate(mixer.weight)]
     return c * (sum(taps) + (0 if mixer.bias is None else mixer.bias)).to(rows.dtype)
+
+
+def remembered(model: DecoderModel, layer: int, rows: Tensor) -> Tensor:
+    """rows: [T, n], of one sequence -> [T, V dv]. The published recurrence, in float64."""
+    net = model.layers[layer].mixer
+    sizes = net.config
+    V, dk, dv = sizes.value_heads, sizes.key_dim, sizes.value_dim
+    given, b, a, z = rows.double().split_with_sizes((sizes.channels, V, V, V * dv), 1)
+    shifted = F.pad(given, (0, 0, sizes.taps - 1, 0))
+    taps = [shifted[sizes.taps - 1 - tap :][: len(rows)] * weight for tap, weight in enumerate(net.taps.double())]
+    q, k, v = F.silu(sum(taps)).split_with_sizes((sizes.key_heads * dk, sizes.key_heads * dk, V * dv), 1)
+    q, k = (F.normalize(each.view(-1, sizes.key_heads, dk), dim=-1, eps=1e-6) for each in (q, k))
+    q, k = (each.repeat_interleave(V // sizes.key_heads, 1) for each in (q / dk**0.5, k))
+    decay, S = (net.rate * F.softplus(a + net.dt_bias)).exp(), torch.zeros(V, dk, dv, dtype=torch.float64)
+    outs = []
+    for t in range(len(rows)):
+        S = S * decay[t, :, None, None]
+        delta = (v[t].view(V, dv) - torch.einsum("hkv,hk->hv", S, k[t])) * b[t].sigmoid()[:, None]
+        S = S + torch.einsum("hk,hv->hkv", k[t], delta)
+        outs.append(torch.einsum("hkv,hk->hv", S, q[t]))
+    normed = F.rms_norm(torch.stack(outs), (dv,), net.norm.double(), sizes.norm_eps)
+    return (normed.flatten(1) * F.silu(z)).to(rows.dtype)
 
 
 def attention(model: DecoderModel, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:

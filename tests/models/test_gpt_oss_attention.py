@@ -60,7 +60,7 @@ def test_a_layers_attention_is_that_of_transformers(model, layer):
     with torch.inference_mode():
         rotation = GptOssRotaryEmbedding(config)(x, positions[None])
         expected, _ = theirs(normed[None], rotation, mask[None, None])
-        q, k, v = model.attention_input(layer, x, model.rotations(positions)[layer], NO_BATCH)
+        q, k, v, _ = model.attention_input(layer, x, model.rotations(positions)[layer], NO_BATCH)
         got = weights.o_proj(attention(model, layer, q, k, v).flatten(1))
     torch.testing.assert_close(got, expected[0], atol=1e-5, rtol=0)
     assert (model.sliding_windows[layer] is None) == (layer == 1)

@@ -49,6 +49,9 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     kv_memory: Annotated[str | None, BYTES, Unset(CACHE_DEFAULT)] = None
     """Bytes for the KV cache, with K, M or G; None: what max_num_seqs full contexts need, at most a quarter of
     free memory."""
+    state_memory: Annotated[str | None, BYTES, Unset("four states per request, at most a tenth of free memory")] = None
+    """Bytes for the states of recurrent layers, those of running requests and those saved for the prefix cache, with K,
+    M or G; None: the former, and four more for each of max_num_seqs, at most a tenth of free memory."""
     tokenizer: Annotated[str | None, Unset("the model's")] = None
     """A directory with a tokenizer.json; None: the model's."""
     generation_config: Annotated[str | dict[str, float], Form("auto, none or an object")] = "auto"
@@ -92,7 +95,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         check_generation_config(self.generation_config)
         if self.graph_buckets is not None:
             check_buckets(self.graph_buckets, self.max_num_batched_tokens)
-        for name in ("kv_memory", "graph_memory"):
+        for name in ("kv_memory", "state_memory", "graph_memory"):
             if (size := getattr(self, name)) is not None:
                 parse_bytes(size, name)
 

@@ -87,6 +87,10 @@ class EngineMetrics:
     num_requests_running: int = 0
     num_requests_waiting: int = 0
     kv_cache_usage: float = 0.0
+    states_running: int = 0
+    states_saved: int = 0
+    state_bytes: int = 0
+    """Of recurrent layers: requests that have a state, states saved for the prefix cache, and the memory for all."""
     num_steps: int = 0
     prompt_tokens: int = 0
     """Counted for requests that got their first token."""

@@ -7,6 +7,8 @@ from specserve.batch.preceding import PrecedingTokens
 from specserve.batch.request import Request
 from specserve.batch.row_tensors import DeviceRows, copy_into, copy_to_device, to_device
 from specserve.batch.span import ScheduledSpan, Span
+from specserve.batch.span_states import SpanStates
+from specserve.batch.state_runs import StateRun, state_runs
 
 __all__ = [
     "Batch",
@@ -20,8 +22,11 @@ __all__ = [
     "ScheduledSpan",
     "Segment",
     "Span",
+    "SpanStates",
+    "StateRun",
     "adapted",
     "copy_into",
     "copy_to_device",
+    "state_runs",
     "to_device",
 ]

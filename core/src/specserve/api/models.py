@@ -8,6 +8,7 @@ from specserve.models.decoder import DecoderLayer, DecoderModel, DecoderWeights,
 from specserve.models.draft_head import DraftHead, TargetNorm
 from specserve.models.experts_config import ExpertsConfig
 from specserve.models.family import LayerTraits, ModelFamily
+from specserve.models.gated_delta_net import GatedDeltaNet, GatedDeltaNetConfig
 from specserve.models.library import LoadRequest, ModelLibrary
 from specserve.models.lowrank_delta import LowRankDelta
 from specserve.models.mixer import MixerConfig
@@ -15,6 +16,7 @@ from specserve.models.mlp import DenseMlp, MixtureOfExperts, Mlp, dense_mlp
 from specserve.models.part import WHOLE_MODEL, ModelPart
 from specserve.models.projection import NO_BATCH, BatchRows, Projection, Router
 from specserve.models.quantised import dense
+from specserve.models.recurrence import TokenByToken
 from specserve.models.rope import RotaryTable, rotary_table, supported_length
 from specserve.models.rope_config import RopeConfig
 from specserve.models.served_model import ServedModel
@@ -33,6 +35,7 @@ from specserve.models.weight_format import (
 from specserve.protocols.mixer import Mixer
 from specserve.protocols.part import StoredAs, WholeMap
 from specserve.protocols.quantised import Activations, Factors, PackedRows, QuantisedWeight, StackedWeight, numbers_of
+from specserve.protocols.recurrent import LayerStates, RecurrentMixer
 
 __all__ = [
     "ALL_ROWS",
@@ -49,6 +52,9 @@ __all__ = [
     "DraftHead",
     "ExpertsConfig",
     "Factors",
+    "GatedDeltaNet",
+    "GatedDeltaNetConfig",
+    "LayerStates",
     "LayerTraits",
     "LoadRequest",
     "LowRankDelta",
@@ -65,6 +71,7 @@ __all__ = [
     "Projection",
     "QuantMethod",
     "QuantisedWeight",
+    "RecurrentMixer",
     "RopeConfig",
     "RotaryTable",
     "Rotation",
@@ -78,6 +85,7 @@ __all__ = [
     "SwigluClamp",
     "TargetNorm",
     "TiledPass",
+    "TokenByToken",
     "TorchKernels",
     "WeightFiles",
     "WeightFormat",

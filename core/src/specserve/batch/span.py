@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from specserve.batch.request import Request
+from specserve.batch.span_states import SpanStates
 from specserve.types import Draft
 
 
@@ -32,6 +33,8 @@ class Span(msgspec.Struct, frozen=True):
     """Whether the largest logits decide, as they are."""
     draft: Draft | None = None
     """The draft tokens."""
+    states: SpanStates | None = None
+    """Of recurrent layers; None where the model has none."""
     first_node: int = 0
     """In the passes of a draft model: rows are the draft tokens from this one on; the others are in the cache."""
 

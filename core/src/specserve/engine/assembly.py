@@ -18,6 +18,7 @@ from specserve.engine.engine import Engine, EngineParts
 from specserve.engine.lack_of_memory import lack_of_memory_told
 from specserve.engine.make_drafting import choose_planner, make_drafting
 from specserve.engine.make_runner import make_runner
+from specserve.engine.prefix_cache import PrefixCache
 from specserve.engine.roles import (
     make_cache_observers,
     make_lora_planner,
@@ -86,9 +87,15 @@ def make_parts(c: Components) -> EngineParts:
     verifier = make_verifier(config, host, tokenizer.eos_token_ids, c.kernels.sampler)
     processors = make_processors(config, host, tokenizer.eos_token_ids)
     journal = make_journal(config.block_size, make_cache_observers(config, host))
-    pool = BlockPool(cache.num_blocks, journal.removed)
+
+    def forgotten(block_hash: bytes) -> None:
+        journal.removed(block_hash)
+        c.states.forget(block_hash)
+
+    pool = BlockPool(cache.num_blocks, forgotten)
+    prefix_cache = PrefixCache(pool, config.block_size, arithmetic_of(c), journal, enabled=config.prefix_cache)
     return EngineParts(
-        scheduler=Scheduler(config, pool, planner, metrics, arithmetic_of(c), journal),
+        scheduler=Scheduler(config, pool, planner, metrics, prefix_cache, c.states),
         builder=builder,
         runner=runner,
         verifier=verifier.verifier,

@@ -63,7 +63,7 @@ class Committer:
             elif decided.fault is not None:
                 outputs.append(self.fail(span.request, decided.fault))
             else:
-                self.scheduler.settle(span, 0)
+                self.scheduler.settle(span, (), 0)
                 self.metrics.prompt_tokens_computed += span.known
                 if decided.prompt_logprobs:
                     count_scored(span.request, len(decided.prompt_logprobs))
@@ -77,7 +77,8 @@ class Committer:
         is_first = request.last_token is None
         list.extend(request.tokens, tokens)
         fault = self.commit_to_processors(request, tokens) if request.processors else None
-        self.scheduler.settle(span, accepted if in_place else num_leading_in_place(decided.path))
+        in_its_place = accepted if in_place else num_leading_in_place(decided.path)
+        self.scheduler.settle(span, decided.path, in_its_place)
         if is_first:
             self.metrics.prompt_tokens_computed += span.known
         count_tokens(self.metrics, request, len(tokens), now)

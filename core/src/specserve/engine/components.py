@@ -21,6 +21,7 @@ from specserve.engine.model_roles import collect_families, collect_formats, coll
 from specserve.engine.resolve_config import find_device, resolve_config
 from specserve.engine.roles import OwnedKernels, make_drafters, make_kernels
 from specserve.engine.size_cache import CacheShape, make_cache
+from specserve.engine.size_states import make_states
 from specserve.load_progress import ASSEMBLING, DOWNLOADING, PACKING, READING
 from specserve.memory import keep_freed_memory, return_freed_memory
 from specserve.models.library import library_of
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from specserve.config import EngineConfig
+    from specserve.engine.states import NoStates
     from specserve.kv.cache import KVCache
     from specserve.load_progress import ProgressCallback
     from specserve.models.family import ModelFamily
@@ -62,6 +64,7 @@ class Components(NamedTuple):
     """Those of the drafters that have layers of their own."""
     cache: KVCache
     attention: ChosenAttention
+    states: NoStates
 
 
 def load_components(config: EngineConfig, host: PluginHost, on_progress: ProgressCallback) -> Components:
@@ -115,8 +118,9 @@ def load_rest(
     shape = CacheShape.of(attention.spec, model.dtype, model.token_widths)
     cache = make_cache(config, model, shape, draft_bytes(config, model, layered))
     model.token_states = cache.token_states
+    states = make_states(config, model, drafts=bool(drafters))
     chosen = attention.build(cache, device)
-    return Components(config, host, device, tokenizer, kernels, model, drafters, layered, cache, chosen)
+    return Components(config, host, device, tokenizer, kernels, model, drafters, layered, cache, chosen, states)
 
 
 @contextmanager

@@ -224,6 +224,10 @@ class Engine:
         metrics.num_requests_running = len(scheduler.running)
         metrics.num_requests_waiting = len(scheduler.waiting)
         metrics.kv_cache_usage = scheduler.pool.usage
+        states = scheduler.states
+        metrics.states_running, metrics.states_saved, metrics.state_bytes = (
+            states.num_running, states.num_saved, states.num_bytes,
+        )  # fmt: skip
         self.queue_wait.observe(len(scheduler.waiting), self.num_scheduled)
 
     @property

@@ -7,7 +7,9 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from specserve.batch.span import Span
+from specserve.batch.span_states import SpanStates
 from specserve.kv.slots import num_blocks_for
+from specserve.kv.states import EMPTY, FIRST_OWN
 from specserve.protocols import CostTable
 
 if TYPE_CHECKING:
@@ -76,7 +78,8 @@ class TimedPass(NamedTuple):
         tokens = [(turn * size + at) * STRIDE % vocab for at in range(size)]
         blocks = list(range(num_blocks_for(size, probe.builder.block_size)))
         # the rows count as generated, as verified rows do: another attention backend may serve the prompt's
-        span = Span("cost", self.context, self.rows, 0, self.rows, blocks, prompt_len=self.context)
+        states = SpanStates(self.context, EMPTY, (), target=FIRST_OWN) if probe.runner.model.recurrent else None
+        span = Span("cost", self.context, self.rows, 0, self.rows, blocks, prompt_len=self.context, states=states)
         return probe.builder.build([span], [tokens])
 
 

@@ -15,18 +15,20 @@ from typing import TYPE_CHECKING
 from specserve.batch.admitted import OwnedList, assign
 from specserve.batch.drafts import first
 from specserve.batch.span import ScheduledSpan
-from specserve.engine.cache_journal import NO_JOURNAL
-from specserve.engine.prefix_cache import PrefixCache
+from specserve.engine.states import NO_STATES
 from specserve.kv.slots import num_blocks_for
 from specserve.sampling.sampler import is_greedy
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from specserve.batch.request import Request
     from specserve.config import EngineConfig
-    from specserve.engine.cache_journal import NoJournal
+    from specserve.engine.prefix_cache import PrefixCache
+    from specserve.engine.states import NoStates
     from specserve.kv.blocks import BlockPool
     from specserve.metrics import EngineMetrics
-    from specserve.protocols import Arithmetic, DraftPlanner
+    from specserve.protocols import DraftPlanner
     from specserve.types import Draft
 
 PROMPT_SCORING_ROWS = 128
@@ -43,15 +45,15 @@ class Scheduler:
         pool: BlockPool,
         planner: DraftPlanner,
         metrics: EngineMetrics,
-        arithmetic: Arithmetic,
-        journal: NoJournal = NO_JOURNAL,
+        prefix_cache: PrefixCache,
+        states: NoStates = NO_STATES,
     ) -> None:
-        self.pool, self.planner, self.metrics = pool, planner, metrics
+        self.pool, self.planner, self.metrics, self.states = pool, planner, metrics, states
         self.block_size = config.block_size
         self.max_num_seqs, self.token_budget = config.max_num_seqs, config.max_num_batched_tokens
         self.min_chunk = 0 if config.chunked_prefill else UNBOUNDED
         """A prompt chunk of up to this many tokens may exceed the budget."""
-        self.prefix_cache = PrefixCache(pool, config.block_size, arithmetic, journal, enabled=config.prefix_cache)
+        self.prefix_cache = prefix_cache
         self.waiting: list[Request] = []
         self.running: list[Request] = []
 
@@ -67,6 +69,7 @@ class Scheduler:
         scheduled, drafters may complete what they have of published blocks."""
         (self.running if request in self.running else self.waiting).remove(request)
         self.pool.release(request.blocks)
+        self.states.release(request)
 
     # --- choosing spans -----------------------------------------------------------------------------
 
@@ -101,7 +104,7 @@ class Scheduler:
         taken = 0
         while self.waiting and len(self.running) < self.max_num_seqs and taken < budget:
             request = self.waiting[0]
-            matched = self.prefix_cache.match(request)
+            matched = self.states.usable(request, self.prefix_cache.match(request))
             needed = num_blocks_for(len(request.tokens) + 1, self.block_size) - len(matched)
             matched_idle = sum(self.pool.holders[b] == 0 for b in matched)
             if self.running and not self.pool.can_allocate(needed + matched_idle):
@@ -115,6 +118,7 @@ class Scheduler:
     def start(self, request: Request, matched: list[int]) -> None:
         """Let the request run, from behind the blocks that the prefix cache matched."""
         self.pool.hold(matched)
+        self.states.start(request, len(matched))
         assign(request, "blocks", OwnedList(matched))
         assign(request, "computed", len(matched) * self.block_size)
         assign(request, "num_published", len(matched))
@@ -148,6 +152,7 @@ class Scheduler:
         """Free the request's blocks; it waits and is recomputed later, to the same bits."""
         self.running.remove(request)
         self.pool.release(request.blocks)
+        self.states.release(request)
         assign(request, "blocks", OwnedList())
         assign(request, "computed", 0)
         assign(request, "num_published", 0)
@@ -171,9 +176,8 @@ class Scheduler:
             drafted = len(draft.tokens) if draft else 0
             budget -= drafted
             scored, greedy = num_scored_rows(request, length, drafted), is_greedy(request)
-            spans.append(
-                ScheduledSpan.of(request, request.computed, length, scored=scored, draft=draft, is_greedy=greedy)
-            )
+            span = ScheduledSpan.of(request, request.computed, length, scored=scored, draft=draft, is_greedy=greedy)
+            spans.append(self.states.placed(span))
         return spans
 
     def fit_draft(self, request: Request, choice: Draft | int | None, budget: int) -> Draft | None:
@@ -193,10 +197,10 @@ class Scheduler:
 
     # --- after the step -----------------------------------------------------------------------------
 
-    def settle(self, span: ScheduledSpan, num_in_place: int) -> None:
+    def settle(self, span: ScheduledSpan, path: Sequence[int], num_in_place: int) -> None:
         """The span is computed and its new tokens are appended: advance `computed`, free the blocks of rejected
-        draft tokens, publish full blocks. `num_in_place`: accepted draft tokens whose keys and values lie where they
-        belong.
+        draft tokens, publish full blocks. `path`: the accepted draft tokens; `num_in_place`: of how many of them the
+        keys and values lie where they belong.
 
         The last token never counts as computed: as a bonus token it has no keys and values yet, and as an accepted
         draft token it must not either, so that caches are the same with and without speculation.
@@ -210,6 +214,7 @@ class Scheduler:
             list.__delitem__(request.blocks, slice(needed, None))
         if request.computed // self.block_size > request.num_published:
             self.prefix_cache.publish(request)
+        self.states.settle(span, path)
 
     def check_integrity(self) -> None:
         """Blocks are conserved, every request is in one queue, and holds the blocks that its KV needs."""
@@ -219,6 +224,7 @@ class Scheduler:
             assert len(request.blocks) * self.block_size >= request.computed
         for request in self.waiting:
             assert not request.blocks
+        self.states.check_integrity(self.running)
         ids = [r.id for r in [*self.running, *self.waiting]]
         assert len(set(ids)) == len(ids)
 

@@ -83,6 +83,11 @@ class TorchKernels(KernelSet):
         parts = zip(gate.split_with_sizes(sizes, -1), up.split_with_sizes(sizes, -1), strict=True)
         return torch.cat([clamped_swiglu(*each, gain, limit) for each in parts], -1)
 
+    def gate(self, x: Tensor, gates: Tensor) -> Tensor:
+        sizes = split_sizes(gates.shape[1], max(SERIAL_ELEMENTS // len(gates), 1))
+        opened = torch.cat([each.sigmoid() for each in gates.split_with_sizes(sizes, -1)], -1)
+        return (x.view(len(x), gates.shape[1], -1) * opened[..., None]).flatten(1)
+
     def pack_adapter(self, weights: AdapterWeights) -> AdapterWeights:
         return {
             name: tuple(part._replace(down=padded_inputs(part.down), up=padded_inputs(part.up)) for part in parts)

@@ -28,6 +28,9 @@ Activation = Literal["silu", "gelu_tanh", "clamped_swiglu"]
 """What the gate of an MLP goes through; `gelu_tanh` is GELU by its tanh approximation."""
 
 
+GateOf = Literal["head", "number"]
+
+
 class SwigluClamp(msgspec.Struct, frozen=True, kw_only=True):
     """Of `clamped_swiglu` (OpenAI, 2025): a gate g and an up u give g / (1 + e^-(gain g)) (u + 1), with g at most
     `limit` and u within it on both sides."""
@@ -97,6 +100,9 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     clamp: SwigluClamp = SwigluClamp()
     sinks: bool = False
     """The softmax of attention has one more score for each query head: see `specserve.protocols.AttentionSpec`."""
+    attention_gate: GateOf | None = None
+    """What attention gives is multiplied by sigmoids of a linear map of the layer's input: one for each head, or for
+    each of its numbers. Those of numbers are stored with the queries: of each head the query, then its gates."""
     query_scale: QueryScale | None = None
     multipliers: Multipliers = Multipliers()
     experts: ExpertsConfig | None = None
@@ -130,6 +136,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
             "mixers": any(self.mixers),
             "score cap": m.score_cap is not None,
             "sinks": self.sinks,
+            "attention gate": self.attention_gate is not None,
             "query scale": self.query_scale is not None,
         }
         return frozenset(name for name, there in found.items() if there)
@@ -145,8 +152,15 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def token_widths(self) -> tuple[int, ...]:
-        """For each of the other layers: how many numbers of the model's dtype it keeps of each token."""
-        return tuple(mixer.token_width(self.hidden_size) for mixer in self.mixers if mixer is not None)
+        """For each layer that keeps something of each token beside keys and values: how many numbers of the model's
+        dtype."""
+        widths = (mixer.token_width(self.hidden_size) for mixer in self.mixers if mixer is not None)
+        return tuple(width for width in widths if width)
+
+    @property
+    def recurrent(self) -> tuple[MixerConfig, ...]:
+        """Those of its mixers that have a state."""
+        return tuple(mixer for mixer in self.mixers if mixer is not None and mixer.state_size(self.hidden_size))
 
     @property
     def rotary_dim(self) -> int:

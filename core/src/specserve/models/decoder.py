@@ -15,6 +15,7 @@ import torch
 from specserve.models.part import WHOLE_MODEL, ModelPart
 from specserve.models.projection import Projection
 from specserve.models.served_model import ServedModel
+from specserve.protocols import Mixer, RecurrentMixer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from specserve.models.mlp import Mlp
     from specserve.models.projection import BatchRows
     from specserve.models.rope import RotaryTable
-    from specserve.protocols import AdaptableProjection, KernelSet, Mixer
+    from specserve.protocols import AdaptableProjection, KernelSet
 
 
 class Rotation(NamedTuple):
@@ -35,6 +36,16 @@ class Rotation(NamedTuple):
     sin: Tensor
     query_scale: Tensor | None = None
     """[T, 1, 1] in the model's dtype: of rotated queries."""
+
+
+class AttentionInput(NamedTuple):
+    """Views of larger tensors: q [T, heads, d], k and v [T, kv_heads, d]."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    gates: Tensor | None = None
+    """[T, heads * d], see `ModelConfig.attention_gate`: for `attention_output`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +67,7 @@ class DecoderLayer:
     mlp_output_norm: Tensor | None = None
     sinks: Tensor | None = None
     """[heads] float32."""
-    mixer: Mixer | None = None
+    mixer: Mixer | RecurrentMixer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,15 +111,19 @@ class DecoderModel(ServedModel):
         attending = config.attention_layers
         self.cache_layers = {layer: place for place, layer in enumerate(attending)}
         """Of layers with attention: their place among those, by which backends and the KV cache know them."""
-        self.state_layers = {
-            layer: place for place, layer in enumerate(n for n in range(config.num_layers) if n not in attending)
-        }
-        """Of the others: their place in `token_states`."""
         self.sliding_windows = tuple(config.sliding_windows[layer] for layer in attending)
         self.soft_caps = (config.multipliers.score_cap,) * len(attending)
         self.sinks = tuple(weights.layers[layer].sinks for layer in attending)
         self.token_widths = config.token_widths
-        self.reach = max((layer.mixer.reach for layer in weights.layers if layer.mixer is not None), default=None)
+        mixers = {number: layer.mixer for number, layer in enumerate(weights.layers)}
+        near = {number: mixer for number, mixer in mixers.items() if isinstance(mixer, Mixer)}
+        recurrent = {number: mixer for number, mixer in mixers.items() if isinstance(mixer, RecurrentMixer)}
+        self.state_layers = {layer: place for place, layer in enumerate(near)}
+        """Of layers with a mixer of neighbouring tokens: their place in `token_states`."""
+        self.recurrent_layers = {layer: place for place, layer in enumerate(recurrent)}
+        """Of recurrent layers: their place in `layer_states`."""
+        self.reach = max((mixer.reach for mixer in near.values()), default=None)
+        self.recurrent = tuple(recurrent.values())
         self.max_model_len = rotary.cos.shape[0]
         self.dtype = weights.embedding.dtype
         self.device = rotary.cos.device
@@ -167,16 +182,19 @@ class DecoderModel(ServedModel):
 
     def attention_input(
         self, layer: int, x: Tensor, rotation: Rotation | None, at: BatchRows, aux: Tensor | None = None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """x, aux: [T, H] -> q [T, heads, d], k and v [T, kv_heads, d]; views of larger tensors. rotation: that of the
-        layer."""
+    ) -> AttentionInput:
+        """x, aux: [T, H]. rotation: that of the layer."""
         weights, kernels = self.layers[layer], self.kernels
         num_q, num_kv, _ = self._qkv_heads
         normed = self.normed(x, weights.input_norm)
         if weights.aux_norm is not None:
             assert aux is not None, "the layer reads an auxiliary input"
             normed = torch.cat((self.normed(aux, weights.aux_norm), normed), -1)
-        qkv = weights.qkv_proj(normed, at)
+        qkv, gates = weights.qkv_proj(normed, at), None
+        if self.config.attention_gate == "number":
+            queries, others = qkv.tensor_split((2 * num_q * self.head_dim,), 1)
+            q, of_heads = queries.view(-1, num_q, 2, self.head_dim).unbind(2)
+            gates, qkv = of_heads.flatten(1), torch.cat((q.flatten(1), others), 1)
         qkv = qkv.view(-1, num_q + 2 * num_kv, self.head_dim)
         if weights.q_norm is not None and weights.k_norm is not None:
             q, k, v = qkv.split_with_sizes(self._qkv_heads, 1)
@@ -188,7 +206,7 @@ class DecoderModel(ServedModel):
         q, k = rotated.split_with_sizes((num_q, num_kv), 1)
         if rotation is not None and rotation.query_scale is not None:
             q = q * rotation.query_scale
-        return q, k, v
+        return AttentionInput(q, k, v, gates)
 
     def mixer_input(self, layer: int, x: Tensor, at: BatchRows) -> Tensor:
         """x: [T, H] -> what the layer's mixer reads of it."""
@@ -200,11 +218,14 @@ class DecoderModel(ServedModel):
         rows = x if len(weight) == self.head_dim else x.flatten(1)
         return self.kernels.rms_norm(rows, weight, self.config.norm_eps).view(x.shape)
 
-    def attention_output(self, layer: int, x: Tensor, attn: Tensor, at: BatchRows) -> Tensor:
+    def attention_output(
+        self, layer: int, x: Tensor, attn: Tensor, at: BatchRows, gates: Tensor | None = None
+    ) -> Tensor:
         """x: [T, H] as `attention_input` got it; attn: [T, heads, d], or [T, n] of a mixer -> the layer's output
         [T, H], a fresh tensor."""
         weights = self.layers[layer]
-        x = x + self.branch(weights.o_proj(attn.flatten(1), at), weights.attention_output_norm)
+        attn = attn.flatten(1) if gates is None else self.kernels.gate(attn.flatten(1), gates)
+        x = x + self.branch(weights.o_proj(attn, at), weights.attention_output_norm)
         added = weights.mlp(self.normed(x, weights.mlp_norm), at)
         return x.add_(self.branch(added, weights.mlp_output_norm))
 

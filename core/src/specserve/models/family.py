@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from specserve.errors import ModelError
-from specserve.models.config import Activation, Multipliers, NormPlaces, SwigluClamp
+from specserve.models.config import Activation, GateOf, Multipliers, NormPlaces, SwigluClamp
 from specserve.models.decoder import DecoderModel
 from specserve.models.windows import refuse_windows
 from specserve.protocols.part import StoredAs
@@ -46,6 +46,7 @@ class LayerTraits(NamedTuple):
     activation: Activation = "silu"
     clamp: SwigluClamp = SwigluClamp()
     sinks: bool = False
+    attention_gate: GateOf | None = None
     query_scale: QueryScale | None = None
     multipliers: Multipliers = Multipliers()
 

@@ -1,5 +1,5 @@
-"""The numbers of what a layer has in place of attention, a `specserve.protocols.Mixer` between an input map and an
-output map. Letter: H hidden size.
+"""The numbers of what a layer has in place of attention, between an input map and an output map: a
+`specserve.protocols.Mixer` or `RecurrentMixer`. Letter: H hidden size.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.protocols import Mixer
+    from specserve.protocols import Mixer, RecurrentMixer
     from specserve.protocols.part import LinearMaps
 
 
@@ -34,9 +34,17 @@ class MixerConfig(msgspec.Struct, frozen=True):
         return {}
 
     def token_width(self, hidden: int) -> int:
-        """See `specserve.protocols.Mixer`."""
-        raise NotImplementedError
+        """See `specserve.protocols.Mixer`; 0 for a recurrent one, which keeps nothing of a token."""
+        return 0
 
-    def make(self, tensors: Mapping[str, Tensor]) -> Mixer:
+    def state_size(self, hidden: int) -> int:
+        """See `specserve.protocols.RecurrentMixer`; 0 where a request has no state."""
+        return 0
+
+    def trail_width(self, hidden: int) -> int:
+        """See `specserve.protocols.RecurrentMixer`."""
+        return 0
+
+    def make(self, tensors: Mapping[str, Tensor]) -> Mixer | RecurrentMixer:
         """tensors: those that `tensors` names, in float32."""
         raise NotImplementedError

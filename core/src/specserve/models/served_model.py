@@ -17,7 +17,15 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve.models.projection import Projection
-    from specserve.protocols import AdaptableProjection, AdapterWeights, AttentionBackend, ForwardPass, KernelSet
+    from specserve.protocols import (
+        AdaptableProjection,
+        AdapterWeights,
+        AttentionBackend,
+        ForwardPass,
+        KernelSet,
+        LayerStates,
+        RecurrentMixer,
+    )
 
 
 class ServedModel:
@@ -45,6 +53,9 @@ class ServedModel:
     """How many tokens before a row those layers read; None where there are none."""
     token_states: Sequence[Tensor] = ()
     """For each of those, [slots, width]: where the KV cache has them. The engine sets it before passes are made."""
+    recurrent: Sequence[RecurrentMixer] = ()
+    layer_states: Sequence[LayerStates] = ()
+    """For each of its recurrent layers; the engine sets the latter before passes are made."""
     max_model_len: int
     dtype: torch.dtype
     device: torch.device

@@ -40,8 +40,9 @@ def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     if not config.tied:
         shapes["lm_head.weight"] = (config.vocab_size, hidden)
     q_size, kv_size = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
+    with_gates = 2 * q_size if config.attention_gate == "number" else q_size
     linears: LinearMaps = {
-        "self_attn.q_proj": (q_size, hidden, config.qkv_bias),
+        "self_attn.q_proj": (with_gates, hidden, config.qkv_bias),
         "self_attn.k_proj": (kv_size, hidden, config.qkv_bias),
         "self_attn.v_proj": (kv_size, hidden, config.qkv_bias),
         "self_attn.o_proj": (hidden, q_size, config.o_bias),

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from specserve.batch.preceding import PrecedingTokens
+from specserve.batch.state_runs import state_runs
 from specserve.faults import BadAnswerError
 from specserve.models.decoder import DecoderModel
 from specserve.models.projection import BatchRows
-from specserve.protocols import ForwardPass
+from specserve.protocols import ForwardPass, RecurrentMixer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -69,18 +70,31 @@ class TiledPass(ForwardPass):
         # rows beyond T are padding: no other row reads them
         padded = x.new_zeros((len(positions), model.num_heads, model.head_dim)) if len(positions) > T else None
         tokens = None if model.reach is None else PrecedingTokens.of(batch, model.reach, x.device)
+        runs = state_runs(batch) if model.recurrent else []
         for layer in range(model.num_layers):
             if layer in taps:
                 copy_tap(taps, layer, joined(xs))
-            if tokens is not None and layer in model.state_layers:
+            mixer = model.layers[layer].mixer
+            gates: list[Tensor | None] = [None] * len(tiles)
+            if mixer is not None:
                 rows = joined([model.mixer_input(layer, rows, at) for rows, at in zip(xs, places, strict=True)])
-                mixed = self.pad(self.mixed(layer, rows[:T], tokens))
+                if isinstance(mixer, RecurrentMixer):
+                    own_states = model.layer_states[model.recurrent_layers[layer]]
+                    mixed = self.attention.mix_states(mixer, rows[:T], own_states, runs)
+                else:
+                    assert tokens is not None, "the model has a reach"
+                    kept = model.token_states[model.state_layers[layer]]
+                    mixed = self.attention.mix(mixer, rows[:T], kept, tokens)
+                if mixed.shape != (T, mixer.out_features):  # a broadcast would reach the rows of other requests
+                    raise BadAnswerError("gave mixed rows of another shape")
+                mixed = self.pad(mixed)
             else:
                 pieces = [
                     model.attention_input(layer, rows, rotation[layer], at, aux_tile)
                     for rows, rotation, at, aux_tile in zip(xs, rotations, places, aux_tiles, strict=True)
                 ]
-                q, k, v = (joined(parts)[:T] for parts in zip(*pieces, strict=True))
+                gates = [piece.gates for piece in pieces]
+                q, k, v = (joined(parts)[:T] for parts in zip(*(piece[:3] for piece in pieces), strict=True))
                 out = self.attention.forward(model.cache_layers[layer], q, k, v, plan)
                 if out.shape != q.shape:  # a broadcast would reach the rows of other requests
                     raise BadAnswerError("gave attention of another shape than the queries")
@@ -88,18 +102,12 @@ class TiledPass(ForwardPass):
                 mixed = out.to(q.dtype).contiguous()
                 if padded is not None:
                     padded[:T], mixed = out, padded
-            xs = [model.attention_output(layer, rows, mixed[at.rows], at) for rows, at in zip(xs, places, strict=True)]
+            xs = [
+                model.attention_output(layer, rows, mixed[at.rows], at, of_tile)
+                for rows, at, of_tile in zip(xs, places, gates, strict=True)
+            ]
         out = joined(xs)
         copy_tap(taps, model.num_layers, out)
-        return out
-
-    def mixed(self, layer: int, rows: Tensor, tokens: PrecedingTokens) -> Tensor:
-        """rows: [T, n], what the layer's mixer reads -> [T, m]."""
-        mixer = self.model.layers[layer].mixer
-        assert mixer is not None, "the layer has one"
-        out = self.attention.mix(mixer, rows, self.model.token_states[self.model.state_layers[layer]], tokens)
-        if out.shape != (len(rows), mixer.out_features):  # a broadcast would reach the rows of other requests
-            raise BadAnswerError("gave mixed rows of another shape")
         return out
 
     def logits(self, x: Tensor, batch: Batch) -> Tensor:

@@ -37,6 +37,7 @@ from specserve.protocols.part import Combine, TensorPart, WholeMap
 from specserve.protocols.planner import CostTable, DraftComposer, DraftPlanner, PlanningRuntime
 from specserve.protocols.prefix_cache import BlocksRemoved, BlocksStored, CacheChange, CacheCleared, CacheObserver
 from specserve.protocols.quantised import Factors, PackedRows, QuantisedWeight, StackedWeight
+from specserve.protocols.recurrent import LayerStates, RecurrentMixer
 from specserve.protocols.sampling import (
     DraftToken,
     DraftVocabulary,
@@ -99,6 +100,7 @@ __all__ = [
     "GraphShape",
     "KVLayout",
     "KernelSet",
+    "LayerStates",
     "LayersFunction",
     "LogitEdits",
     "LogitsProcessor",
@@ -115,6 +117,7 @@ __all__ = [
     "QuantisedWeight",
     "Recorder",
     "Recording",
+    "RecurrentMixer",
     "ResolvedModel",
     "Sampler",
     "ScoredRow",

@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_ch
 import msgspec
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import torch
     from torch import Tensor
 
     from specserve.batch.batch import Batch
     from specserve.batch.preceding import PrecedingTokens
+    from specserve.batch.state_runs import StateRun
     from specserve.kv.cache import KVCache
     from specserve.protocols.mixer import Mixer
+    from specserve.protocols.recurrent import LayerStates, RecurrentMixer
 
 Phase = Literal["prefill", "decode", "verify"]
 """See `PHASES`."""
@@ -200,6 +204,10 @@ class AttentionBackend(Protocol):
         """What layers have in place of attention: see `Mixer.mix`. Only what cuts recorded passes into pieces needs one
         of its own."""
         return mixer.mix(rows, kept, tokens)
+
+    def mix_states(self, mixer: RecurrentMixer, rows: Tensor, layer: LayerStates, runs: Sequence[StateRun]) -> Tensor:
+        """The same of recurrent layers: see `RecurrentMixer.mix`."""
+        return mixer.mix(rows, layer, runs)
 
     def graph_plan(self, padded: Batch, requests: int) -> GraphPlan | None:
         """Memory for the plans of full graphs, of decode and verify steps that are padded to the rows of `padded`.

@@ -75,6 +75,15 @@ class KernelSet(ABC):
             to.mul_((wide / (-gain * wide).exp_().add_(1.0)).to(gate.dtype))
         return out
 
+    def gate(self, x: Tensor, gates: Tensor) -> Tensor:
+        """x: [T, n]; gates: [T, m], each of n / m neighbours in x -> x times the sigmoids of the gates, [T, n], fresh.
+        Sigmoids and products are rounded each. This default takes a row at a time."""
+        wide = x.view(len(x), gates.shape[1], -1)
+        out = x.new_empty(wide.shape)
+        for row, opened, to in zip(wide, gates, out, strict=True):
+            to.copy_(row * opened.sigmoid()[:, None])
+        return out.flatten(1)
+
     def choose_experts(self, logits: Tensor, config: Any) -> tuple[Tensor, Tensor] | None:
         """logits: [T, E] in the model's dtype; config: a `specserve.models.experts_config.ExpertsConfig`, which says
         how. -> experts [T, k] int64, and their weights [T, k] float32. None: `specserve.models.routing` does it."""

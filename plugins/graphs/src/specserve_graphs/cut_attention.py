@@ -10,17 +10,17 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from specserve.api import AttentionBackend, BadAnswerError
-from specserve.api.batch import PrecedingTokens
+from specserve.api.batch import PrecedingTokens, state_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from torch import Tensor
 
     from specserve.api import Cut
     from specserve.api.attention import KVCache
-    from specserve.api.batch import Batch
-    from specserve.api.models import Mixer
+    from specserve.api.batch import Batch, StateRun
+    from specserve.api.models import LayerStates, Mixer, RecurrentMixer
     from specserve_graphs.memory import GraphMemory
 
 MIXERS_IN_PIECES = "layers without attention are recorded in pieces only"
@@ -35,6 +35,7 @@ class CutAttention(AttentionBackend):
         self.of_step: AttentionBackend = backend
         self.plan_of_step: object = None
         self.tokens_of_step: PrecedingTokens | None = None
+        self.runs_of_step: Sequence[StateRun] = ()
         self.num_rows = 0
         self.cut: Cut = run_now
         """The cut of the recording that is made or replayed."""
@@ -49,10 +50,12 @@ class CutAttention(AttentionBackend):
         self.plan_of_step = self.of_step.plan(batch)
         if self.reach is not None:
             self.tokens_of_step = PrecedingTokens.of(batch, self.reach, self.memory.device)
+        if any(span.states is not None for span in batch.spans):
+            self.runs_of_step = state_runs(batch)
 
     def forget(self) -> None:
         """After a replay."""
-        self.plan_of_step = self.tokens_of_step = None
+        self.plan_of_step, self.tokens_of_step, self.runs_of_step = None, None, ()
 
     def plan(self, batch: Batch) -> None:
         """Nothing: see `load`."""
@@ -71,15 +74,30 @@ class CutAttention(AttentionBackend):
 
     def mix(self, mixer: Mixer, rows: Tensor, kept: Tensor, tokens: PrecedingTokens) -> Tensor:
         """tokens: of the recording, which has none."""
-        given, mixed = self.memory.around_mixer(rows.shape[1], mixer.out_features)
-        given[: len(rows)] = rows
-        self.cut(partial(self.mix_rows, mixer, kept, given, mixed))
-        return mixed[: len(rows)]
 
-    def mix_rows(self, mixer: Mixer, kept: Tensor, given: Tensor, mixed: Tensor) -> None:
-        assert self.tokens_of_step is not None, "loaded before it is replayed"
-        rows = given[: self.num_rows]
-        mixed[: self.num_rows] = self.of_step.mix(mixer, rows, kept, self.tokens_of_step)
+        def of_step(given: Tensor) -> Tensor:
+            assert self.tokens_of_step is not None, "loaded before it is replayed"
+            return self.of_step.mix(mixer, given, kept, self.tokens_of_step)
+
+        return self.mixed(rows, mixer.out_features, of_step)
+
+    def mix_states(self, mixer: RecurrentMixer, rows: Tensor, layer: LayerStates, runs: Sequence[StateRun]) -> Tensor:
+        """runs: of the recording, which has none."""
+
+        def of_step(given: Tensor) -> Tensor:
+            return self.of_step.mix_states(mixer, given, layer, self.runs_of_step)
+
+        return self.mixed(rows, mixer.out_features, of_step)
+
+    def mixed(self, rows: Tensor, width: int, of_step: Callable[[Tensor], Tensor]) -> Tensor:
+        given, mixed = self.memory.around_mixer(rows.shape[1], width)
+        given[: len(rows)] = rows
+
+        def between_pieces() -> None:
+            mixed[: self.num_rows] = of_step(given[: self.num_rows])
+
+        self.cut(between_pieces)
+        return mixed[: len(rows)]
 
     def attend_rows(self, attention: Callable[[Tensor], Tensor]) -> None:
         queries = self.memory.queries[: self.num_rows]

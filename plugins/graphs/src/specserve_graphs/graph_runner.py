@@ -139,7 +139,7 @@ class GraphRunner(Runner):
 
     def key_of(self, shape: GraphShape, batch: Batch) -> StepKey | str:
         settings, backend, mode = self.settings, self.attention, shape.mode
-        if mode == "full" and self.model.reach is not None:
+        if mode == "full" and (self.model.reach is not None or self.model.recurrent):
             return MIXERS_IN_PIECES
         if mode not in self.attention_graphs:
             return no_graphs(backend.backend_for(batch).name, mode)

@@ -42,7 +42,7 @@ def check_divisible(config: ModelConfig, ranks: int) -> None:
 def problem(config: ModelConfig, ranks: int) -> str:
     """Why so many ranks cannot share the model; empty where they can."""
     heads, keys = config.num_heads, config.num_kv_heads
-    if config.token_widths and ranks > 1:
+    if any(config.mixers) and ranks > 1:
         return "each rank has some heads, and this model has layers without attention"
     if heads % ranks:
         return f"each rank has the same number of query heads, of which this model has {heads}"

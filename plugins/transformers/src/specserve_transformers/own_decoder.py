@@ -125,7 +125,7 @@ def rotations_of(
     found = []
     x = decoder.embed(trial.ids)
     for layer, (expected, answer) in enumerate(zip(trial.layers, trial.answers, strict=True)):
-        q, k, v = decoder.attention_input(layer, x, None, NO_BATCH)
+        q, k, v, _ = decoder.attention_input(layer, x, None, NO_BATCH)
         if not torch.equal(v, expected.v):
             return None
         for index in (None, *range(len(tables))):

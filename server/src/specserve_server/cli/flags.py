@@ -45,6 +45,7 @@ HELP = {
     "stream_interval": "tokens of an event of a stream, behind the first; fewer events cost less",
     "block_size": "tokens per KV block",
     "kv_memory": "bytes for the KV cache, such as 512M or 2G",
+    "state_memory": "bytes for the states of recurrent layers, such as 512M",
     "max_draft_tokens": "maximum number of draft tokens per request and step",
     "draft_tokens": "fixed number of draft tokens per request and step",
     "max_draft_batch": "running requests up to which such a number is drafted for each; with more, for none",
@@ -144,6 +145,7 @@ def buckets(text: str) -> tuple[int, ...]:
 PARSED: dict[str, Callable[[str], object]] = {"graph_buckets": buckets, "generation_config": defaults}
 METAVARS = {
     "kv_memory": "BYTES",
+    "state_memory": "BYTES",
     "graph_memory": "BYTES",
     "attention": "NAME",
     **dict.fromkeys(COUNTS, "N"),

@@ -7,6 +7,9 @@ GAUGES = {
     "vllm:num_requests_waiting": ("num_requests_waiting", "Requests that wait to be scheduled"),
     "vllm:kv_cache_usage_perc": ("kv_cache_usage", "KV cache in use; 1 means all of it"),
     "vllm:gpu_cache_usage_perc": ("kv_cache_usage", "vllm:kv_cache_usage_perc under its former name"),
+    "specserve_recurrent_states_running": ("states_running", "Requests with a state of recurrent layers"),
+    "specserve_recurrent_states_saved": ("states_saved", "States of recurrent layers saved for the prefix cache"),
+    "specserve_recurrent_state_bytes": ("state_bytes", "Memory for the states of recurrent layers"),
 }
 COUNTERS = {
     "vllm:prompt_tokens": ("prompt_tokens", "Prompt tokens, computed or cached"),

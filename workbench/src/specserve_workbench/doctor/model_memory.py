@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from specserve.engine.choose_attention import checked_choice, needs_of
 from specserve.engine.resolve_config import find_device
 from specserve.engine.size_cache import CacheShape, free_memory, num_blocks
+from specserve.engine.size_states import StateSizes, num_saved
 from specserve.models.served_length import resolve_length
 from specserve.protocols import AttentionSpec
 from specserve_workbench.doctor.needed import needed
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def model_memory_rows(case: Case) -> list[Row]:
-    return rows_of(case, weights_fit, kv_cache)
+    return rows_of(case, weights_fit, kv_cache, recurrent_states)
 
 
 def free_bytes(case: Case) -> int:
@@ -68,6 +69,24 @@ def kv_cache(case: Case) -> Iterator[Row]:
         yield Row("kv cache", "warning", found, advice, figures)
     else:
         yield Row("kv cache", "ok", found, figures=figures)
+
+
+def recurrent_states(case: Case) -> Iterator[Row]:
+    """Raises ConfigError where memory is too small."""
+    import torch
+
+    with needed("the plugins do not start"):
+        host = case.host()
+    config, model = case.resolved(), case.model_config()
+    if not model.recurrent:
+        return
+    drafts, hidden = any(token.startswith("draft.") for token in host.features), model.hidden_size
+    layers = [(mixer.state_size(hidden), mixer.trail_width(hidden)) for mixer in model.recurrent]
+    sizes = StateSizes.of(layers, config.max_draft_tokens if drafts else 0, getattr(torch, config.dtype))
+    saved = num_saved(config, sizes, max(free_bytes(case) - weights_bytes(case), 0))
+    size = sizes.own(config.max_num_seqs) + saved * sizes.state
+    found = f"{config.max_num_seqs} requests and {saved} saved states in {bytes_text(size)}"
+    yield Row("recurrent states", "ok", found, figures={"saved": saved, "bytes": size, "of_one": sizes.state})
 
 
 def cache_shape(case: Case) -> CacheShape:

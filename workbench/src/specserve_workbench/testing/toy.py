@@ -168,7 +168,7 @@ def _random(name: str, shape: tuple[int, ...], generator: torch.Generator) -> Te
         return 0.2 * noise
     if name.endswith("sinks"):
         return 2.0 * noise
-    if "embed_tokens" in name:
+    if "embed_tokens" in name or len(shape) == 1:
         return noise
     return noise * (scale / math.sqrt(shape[1]))  # variance 1 in, variance about 1 out
 

@@ -45,7 +45,7 @@ class Target:
                 f"heads are trained on plain attention only, and layers of family {model.config.family} cap scores or "
                 "have sinks. Train on another target, or use a draft model: --set eagle.model=DIR."
             )
-        if model.token_widths:
+        if model.token_widths or model.recurrent:
             raise ModelError(
                 f"heads are trained on attention in every layer, and family {model.config.family} has others. Train on "
                 "another target, or use a draft model: --set eagle.model=DIR."
@@ -75,9 +75,9 @@ class Target:
         for layer in range(model.num_layers):
             if layer in layers:
                 hidden[layer] = x.view(B, T, -1).clone()
-            q, k, v = model.attention_input(layer, x, rotations[layer], NO_BATCH)
+            q, k, v, gates = model.attention_input(layer, x, rotations[layer], NO_BATCH)
             attended = dense_attention(q, k, v, (B, T), masks[model.sliding_windows[layer]], model.scale)
-            x = model.attention_output(layer, x, attended, NO_BATCH)
+            x = model.attention_output(layer, x, attended, NO_BATCH, gates)
         if model.num_layers in layers:
             hidden[model.num_layers] = x.view(B, T, -1).clone()
         assert model.final_norm is not None, "a whole model has a final norm"
