@@ -12,6 +12,7 @@ from specserve.kv.cache import KVCache
 from specserve.models.read_config import read_config
 from specserve_workbench.testing.engines import make_engine, verify_everything
 from specserve_workbench.testing.requests import STRUCTURED, structured_requests, toy_request, varied_requests
+from specserve_workbench.testing.toy import write_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,7 +76,7 @@ class Case(NamedTuple):
         with_kernels = ["cpu", *names] if self.kernels == "cpu" else names
         tables = {name: dict(BESIDE[self.beside].get(name, {})) for name in with_kernels}
         if "eagle" in tables:
-            tables["eagle"]["model"] = str(self.model)
+            tables["eagle"]["model"] = str(draft_model_of(self.model))
         if "lora" in tables:
             tables["lora"]["adapters"] = {name: str(path) for name, path in adapters_of(self.model)}
         if "hybrid_attn" in tables and self.kernels == "torch":  # which cpu_paged does not serve
@@ -96,6 +97,15 @@ class Case(NamedTuple):
             "8 in chunks": {"max_num_seqs": 8, "max_num_batched_tokens": 40},
             "32 preempted": {"max_num_seqs": 32, "kv_memory": str(room)},
         }
+
+
+def draft_model_of(model: Path) -> Path:
+    """The model itself; of one with recurrent layers a Llama, whose guesses are right where requests leave no choice:
+    see `requests_for`."""
+    if not read_config(model).recurrent:
+        return model
+    path = model.parent / f"{model.name}-draft"
+    return path if path.exists() else write_checkpoint(path, num_hidden_layers=1)
 
 
 def requests_for(beside: str, count: int) -> list[GenerateRequest]:

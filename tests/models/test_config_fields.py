@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ import torch
 from changed_files import change_json
 from naive_forward import forward, load
 from transformers import AutoModelForCausalLM
+from transformers.models.qwen3_5 import Qwen3_5VisionConfig
 from transformers.utils import logging as transformers_logging
 from transformers_reads import FAMILIES, SHARED, class_fields, reads, rotary_reads
 
@@ -35,9 +37,10 @@ SLIDING, FULL = "sliding_attention", "full_attention"
 CLASSES = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}
 
 
-OF_IMAGES = {"vision_config", "text_config", "mm_tokens_per_image", "image_token_id"}
-OF_MODULES = {family: {*family_named(family).reads} for family in FAMILIES if family != "gemma3_text"}
-OF_MODULES["gemma3"] = {*family_named("gemma3_text").reads} | OF_IMAGES
+OF_IMAGES = {"vision_config", "text_config", "mm_tokens_per_image", "image_token_id", "video_token_id"}
+OF_MODULES = {family: {*family_named(family).reads} for family in FAMILIES if not family.endswith("_text")}
+OF_VISION = {field.name for field in fields(Qwen3_5VisionConfig)}
+OF_MODULES |= {name: {*family_named(f"{name}_text").reads} | OF_IMAGES | OF_VISION for name in ("gemma3", "qwen3_5")}
 """The fields that a family alone reads, by transformers' modules."""
 
 

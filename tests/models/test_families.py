@@ -23,7 +23,7 @@ from specserve_workbench.testing.toy import write_checkpoint
 FAMILIES = (
     *("gemma2", "gemma3_text", "granite", "ministral", "ministral3", "olmo2", "olmo3", "phi3", "smollm3"),
     *("gpt_oss", "granitemoe", "mixtral", "olmoe", "qwen3_moe"),
-    "lfm2",
+    *("lfm2", "qwen3_5_text"),
 )
 PROMPT = [(11 * i + 3) % 300 for i in range(70)]
 

@@ -11,14 +11,14 @@ from functools import cache
 from itertools import product
 
 import pytest
-from beside_plugins import BESIDE, Case, for_engine, requests_for
+from beside_plugins import BESIDE, Case, draft_model_of, for_engine, requests_for
 from expert_adapters import MODELS
 
 from specserve_graphs.cut_attention import MIXERS_IN_PIECES
 from specserve_workbench.testing.engines import run_requests
 from specserve_workbench.testing.toy import write_checkpoint
 
-DENSE = ("gemma2", "lfm2", "ministral", "ministral3")
+DENSE = ("gemma2", "lfm2", "ministral", "ministral3", "qwen3_5_text")
 EXPERTS = MODELS | {"granitemoe": {"intermediate_size": 90}}
 """By architecture, what differs from its toy. Granite's experts fill no panel of the native kernels, so that layers are
 called piece by piece; a layer of Qwen3-MoE's is plain."""
@@ -57,12 +57,13 @@ def check(case, names):
         drafted = run_requests(engine, for_engine(engine, requests, case.beside))
         assert drafted.decided() == expected, name
         assert not drafted.metrics.drafter_faults
-        assert drafted.metrics.num_accepted_tokens > (4 if "adaptive" in case.beside else 50)
+        by_itself = draft_model_of(case.model) == case.model or "eagle" not in case.beside
+        assert drafted.metrics.num_accepted_tokens > (4 if "adaptive" in case.beside else 50 if by_itself else 25)
         if name == "32 preempted" and case.beside != "eagle int8":  # whose cache has twice the room
             assert drafted.metrics.num_preemptions > 0
         if "graphs" in case.beside:
             in_pieces = "piecewise", "" if case.graphs == "piecewise" else MIXERS_IN_PIECES
-            key = in_pieces if "lfm2" in case.model.name else (case.graphs, "")
+            key = in_pieces if case.model.name in ("lfm2", "qwen3_5_text") else (case.graphs, "")
             assert drafted.metrics.graph_steps[key] > 10
 
 

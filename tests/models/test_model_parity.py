@@ -129,6 +129,23 @@ CASES |= {
 }
 CASES |= {
     "lfm2": {"rms_norm_eps": None},
+    "qwen3_5_text": {},
+    "qwen3_5_text-tied": {"tie_word_embeddings": True, "linear_num_value_heads": 2, "linear_num_key_heads": 1},
+    "qwen3_5_text-biases": {"attention_bias": True, "num_key_value_heads": 1, "linear_num_value_heads": 2},
+    "qwen3_5_text-other-taps": {"linear_conv_kernel_dim": 2, "linear_key_head_dim": 24, "linear_value_head_dim": 40},
+    "qwen3_5_text-by-layer-types": {
+        "layer_types": ["full_attention", "linear_attention", "linear_attention"],
+        "num_hidden_layers": 3,
+        "head_dim": 64,
+        "partial_rotary_factor": None,
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": 1e7,
+            "partial_rotary_factor": 0.5,
+            "mrope_interleaved": True,
+            "mrope_section": [6, 5, 5],
+        },
+    },
     "lfm2-as-shipped": {"block_ff_dim": 480, "block_multiple_of": 32, "tie_embedding": True, "conv_bias": False},
     "lfm2-many-taps": {"conv_L_cache": 7, "conv_bias": True, "num_hidden_layers": 4, "full_attn_idxs": [2]},
     "lfm2-one-tap": {"conv_L_cache": 1, "block_auto_adjust_ff_dim": False, "tie_word_embeddings": False},
@@ -172,7 +189,7 @@ def test_gemma_3_caps_scores_where_its_file_says_so(tmp_path, monkeypatch):
 NEWER = (
     *("gemma2", "gemma3_text", "granite", "ministral", "ministral3", "olmo2", "olmo3", "phi3", "smollm3"),
     *("gpt_oss", "granitemoe", "mixtral", "olmoe", "qwen3_moe"),
-    "lfm2",
+    *("lfm2", "qwen3_5_text"),
 )
 PART = {"partial_rotary_factor": 0.5}
 

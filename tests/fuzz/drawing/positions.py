@@ -1,4 +1,4 @@
-"""Draws rotary embeddings of every kind, and sliding windows and convolutions of every layer pattern."""
+"""Draws rotary embeddings of every kind; sliding windows, convolutions and recurrent layers of every pattern."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ def draw_windows(rng: random.Random, family: str, num_layers: int) -> dict[str, 
         return {}
     if family == "lfm2":
         return draw_convolutions(rng, num_layers)
+    if family == "qwen3_5_text":
+        return draw_recurrence(rng, num_layers)
     if family in ("mistral", "ministral3", "mixtral", "phi3"):
         return {"sliding_window": rng.choice((window, window, None))}
     if family in OF_TWO_KINDS:
@@ -47,6 +49,20 @@ def draw_convolutions(rng: random.Random, num_layers: int) -> dict[str, Any]:
         "conv_bias": rng.random() < 0.3,
         "block_multiple_of": rng.choice((1, 16)),
         "norm_eps": 1e-5,
+    }
+
+
+def draw_recurrence(rng: random.Random, num_layers: int) -> dict[str, Any]:
+    """Keys of config.json for layers with gated delta nets, beside at least one with attention."""
+    full = {rng.randrange(num_layers), *(layer for layer in range(num_layers) if rng.random() < 0.3)}
+    heads = rng.choice((1, 1, 2, 3))
+    return {
+        "layer_types": ["full_attention" if layer in full else "linear_attention" for layer in range(num_layers)],
+        "linear_num_key_heads": heads,
+        "linear_num_value_heads": heads * rng.choice((1, 2, 3)),
+        "linear_key_head_dim": rng.choice((4, 8, 16, 24)),
+        "linear_value_head_dim": rng.choice((4, 8, 16, 24)),
+        "linear_conv_kernel_dim": rng.choice((1, 2, 4)),
     }
 
 

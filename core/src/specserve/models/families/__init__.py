@@ -21,6 +21,7 @@ from specserve.models.families.olmoe import Olmoe
 from specserve.models.families.phi3 import Phi3
 from specserve.models.families.qwen2 import Qwen2
 from specserve.models.families.qwen3 import Qwen3
+from specserve.models.families.qwen3_5 import Qwen35
 from specserve.models.families.qwen3_moe import Qwen3Moe
 from specserve.models.families.smollm3 import SmolLM3
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 BUILT_IN: tuple[ModelFamily, ...] = (
     Llama(), Mistral(), Qwen2(), Qwen3(), Gemma2(), Gemma3(), Granite(), Ministral(), Ministral3(), Olmo2(), Olmo3(),
-    Phi3(), SmolLM3(), GptOss(), GraniteMoe(), Mixtral(), Olmoe(), Qwen3Moe(), Lfm2(),
+    Phi3(), SmolLM3(), GptOss(), GraniteMoe(), Mixtral(), Olmoe(), Qwen3Moe(), Lfm2(), Qwen35(),
 )  # fmt: skip
 ARCHITECTURES = {architecture: family for family in BUILT_IN for architecture in family.architectures}
 
