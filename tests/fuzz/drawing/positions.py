@@ -71,6 +71,9 @@ def draw_rope(rng: random.Random, family: str, head_dim: int, longest: int) -> d
     kind = rng.choice(("default", *ROPES))
     if kind == "default" and rng.random() < 0.2 and (family not in ("phi3", "gpt_oss") or head_dim % 4 == 0):
         config["partial_rotary_factor"] = 0.5  # others do without it
+    if family == "qwen3_5_text":
+        parts = [part for part in (0.25, 0.5) if head_dim * part % 2 == 0]
+        config["partial_rotary_factor"] = rng.choice((*parts, 1.0)) if kind == "default" else 1.0
     if kind != "default" and head_dim > 2:
         table = {"rope_type": kind, "factor": rng.choice((1.5, 2.0, 4.0))}
         config["rope_scaling"] = table | more_of(kind, head_dim // 2, longest)
