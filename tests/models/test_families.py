@@ -23,7 +23,7 @@ from specserve_workbench.testing.toy import write_checkpoint
 FAMILIES = (
     *("gemma2", "gemma3_text", "granite", "ministral", "ministral3", "olmo2", "olmo3", "phi3", "smollm3"),
     *("gpt_oss", "granitemoe", "mixtral", "olmoe", "qwen3_moe"),
-    *("lfm2", "qwen3_5_text"),
+    *("lfm2", "lfm2_moe", "qwen3_5_text"),
 )
 PROMPT = [(11 * i + 3) % 300 for i in range(70)]
 
@@ -35,8 +35,15 @@ def change(path, **values):
     file.write_text(json.dumps({key: value for key, value in found.items() if value is not None}))
 
 
-@pytest.mark.parametrize("key", ["rms_norm_eps", "rope_theta", "hidden_act", "tie_word_embeddings", "layer_types"])
-@pytest.mark.parametrize("family", FAMILIES)
+KEYS = ("rms_norm_eps", "rope_theta", "hidden_act", "tie_word_embeddings", "layer_types")
+KINDS_NEEDED = {"lfm2_moe": ["conv", "full_attention", "conv"]}
+"""Of three layers, of families that need `layer_types`."""
+
+
+@pytest.mark.parametrize(
+    ("family", "key"),
+    [(family, key) for family in FAMILIES for key in KEYS if key[:5] != "layer" or family not in KINDS_NEEDED],
+)
 def test_a_key_that_is_absent_means_what_it_does_in_transformers(tmp_path, family, key):
     given = {"rms_norm_eps": 1e-1} if key == "rms_norm_eps" else {}
     path = write_checkpoint(tmp_path, architecture=family, num_hidden_layers=2, **given)
@@ -60,7 +67,7 @@ def test_drafts_chunks_and_neighbours_change_nothing(tmp_path, family, arithmeti
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_missing_tensor_is_named(tmp_path, family):
     path = write_checkpoint(tmp_path / "model", architecture=family)
-    change(path, num_hidden_layers=3, layer_types=None, no_rope_layers=None)
+    change(path, num_hidden_layers=3, layer_types=KINDS_NEEDED.get(family), no_rope_layers=None)
     with pytest.raises(ModelError, match=r"tensor model\.layers\.2\.\S+ is missing"):
         make_engine(path)
 

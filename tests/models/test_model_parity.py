@@ -25,6 +25,7 @@ LLAMA3 = {
     "original_max_position_embeddings": 64,
 }
 YARN = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
+FOUR_LAYERS = {"num_hidden_layers": 4, "layer_types": ["conv", "full_attention", "conv", "full_attention"]}
 CASES = {
     "llama": {},
     "llama-one-kv-head": {"num_key_value_heads": 1},
@@ -151,6 +152,14 @@ CASES |= {
     "lfm2-one-tap": {"conv_L_cache": 1, "block_auto_adjust_ff_dim": False, "tie_word_embeddings": False},
     "lfm2-by-layer-types": {"layer_types": ["full_attention", "conv", "conv"], "num_hidden_layers": 3, "head_dim": 48},
 }
+CASES |= {
+    "lfm2_moe": {},
+    "lfm2_moe-as-shipped": {"num_experts": 32, "num_experts_per_tok": 4, "num_dense_layers": 2, **FOUR_LAYERS},
+    "lfm2_moe-without-bias": {"use_expert_bias": False, "norm_topk_prob": False, "routed_scaling_factor": 2.5},
+    "lfm2_moe-scaled": {"routed_scaling_factor": 0.3, "num_dense_layers": 0, "conv_bias": True},
+    "lfm2_moe-untied": {"tie_word_embeddings": False, "num_experts_per_tok": 1, "conv_L_cache": 5},
+    "lfm2_moe-dense": {"num_dense_layers": 2},
+}
 CASES |= {f"{family.get('architecture', 'llama')}-{name}": family for name, family in FAMILIES.items()}
 
 
@@ -189,7 +198,7 @@ def test_gemma_3_caps_scores_where_its_file_says_so(tmp_path, monkeypatch):
 NEWER = (
     *("gemma2", "gemma3_text", "granite", "ministral", "ministral3", "olmo2", "olmo3", "phi3", "smollm3"),
     *("gpt_oss", "granitemoe", "mixtral", "olmoe", "qwen3_moe"),
-    *("lfm2", "qwen3_5_text"),
+    *("lfm2", "lfm2_moe", "qwen3_5_text"),
 )
 PART = {"partial_rotary_factor": 0.5}
 

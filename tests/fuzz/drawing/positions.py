@@ -21,8 +21,8 @@ def draw_windows(rng: random.Random, family: str, num_layers: int) -> dict[str, 
     kinds = {"layer_types": [rng.choice(KINDS) for _ in range(num_layers)]}
     if family in WITHOUT_WINDOWS:
         return {}
-    if family == "lfm2":
-        return draw_convolutions(rng, num_layers)
+    if family.startswith("lfm"):
+        return draw_convolutions(rng, family, num_layers)
     if family == "qwen3_5_text":
         return draw_recurrence(rng, num_layers)
     if family in ("mistral", "ministral3", "mixtral", "phi3"):
@@ -40,15 +40,18 @@ def draw_windows(rng: random.Random, family: str, num_layers: int) -> dict[str, 
     return config | kinds
 
 
-def draw_convolutions(rng: random.Random, num_layers: int) -> dict[str, Any]:
+def draw_convolutions(rng: random.Random, family: str, num_layers: int) -> dict[str, Any]:
     """Keys of config.json for layers with short convolutions, beside at least one with attention."""
     full = {rng.randrange(num_layers), *(layer for layer in range(num_layers) if rng.random() < 0.3)}
-    return {
-        "full_attn_idxs": sorted(full),
-        "conv_L_cache": rng.choice((1, 2, 3, 3, 7)),
-        "conv_bias": rng.random() < 0.3,
-        "block_multiple_of": rng.choice((1, 16)),
-        "norm_eps": 1e-5,
+    config = {"conv_L_cache": rng.choice((1, 2, 3, 3, 7)), "conv_bias": rng.random() < 0.3, "norm_eps": 1e-5}
+    if family == "lfm2":
+        return config | {"full_attn_idxs": sorted(full), "block_multiple_of": rng.choice((1, 16))}
+    return config | {
+        "layer_types": ["full_attention" if layer in full else "conv" for layer in range(num_layers)],
+        "num_dense_layers": rng.randrange(num_layers),
+        "use_expert_bias": rng.random() < 0.8,
+        "norm_topk_prob": rng.random() < 0.8,
+        "routed_scaling_factor": rng.choice((1.0, 1.0, 2.5)),
     }
 
 

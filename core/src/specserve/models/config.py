@@ -140,6 +140,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
             "query scale": self.query_scale is not None,
         }
         return frozenset(name for name, there in found.items() if there)
+            "experts by sigmoids": self.experts is not None and self.experts.scores == "sigmoid",
 
     def mixer(self, layer: int) -> MixerConfig | None:
         """What the layer has in place of attention."""

@@ -6,14 +6,16 @@ from typing import Literal
 
 import msgspec
 
-Scores = Literal["softmax", "softmax of the chosen"]
-"""What turns a router's logits into weights: a softmax over all experts, or over those that are chosen."""
+Scores = Literal["softmax", "softmax of the chosen", "sigmoid"]
+"""What turns a router's logits into weights: a softmax over all experts, or over those that are chosen, or the sigmoid of
+each."""
 
 
 class ExpertsConfig(msgspec.Struct, frozen=True, kw_only=True):
     """A router gives each token to the `chosen` experts with the highest logits; of equal ones the lower is taken. It
     computes in float32, from logits in the model's dtype. What the experts give is multiplied by their weights and
-    added in float32, the highest first, and rounded once."""
+    added in float32, the highest first, and rounded once. With sigmoids those with the highest scores are chosen, after
+    a bias of each expert's own, and scores, sums and weights are rounded each."""
 
     count: int
     """Experts of a layer."""
@@ -26,6 +28,12 @@ class ExpertsConfig(msgspec.Struct, frozen=True, kw_only=True):
     scores: Scores = "softmax"
     renormalised: bool = False
     """The weights of the chosen are divided by their sum."""
+    added_to_sum: float = 0.0
+    """What is added to that sum; only of sigmoids."""
+    weight_scale: float = 1.0
+    """What weights are multiplied by; only of sigmoids."""
     rounded: bool = True
     """Weights are rounded to the model's dtype."""
     router_bias: bool = False
+    choice_bias: bool = False
+    """Each expert has a number, in float32, that is added to its score for the choice alone; only of sigmoids."""

@@ -53,6 +53,8 @@ class MixtureOfExperts:
     kernels: KernelSet
     combine: Combine | None = None
     """From what this process's parts of the experts add up to, [T, H], to the sum of all parts."""
+    choice_bias: Tensor | None = None
+    """[E] float32: added to the experts' scores for the choice alone."""
 
     def __call__(self, x: Tensor, at: BatchRows) -> Tensor:
         """x: [T, H] -> [T, H], a fresh tensor. With kernels that take tiles an expert's rows are a tile of their own,
@@ -60,7 +62,8 @@ class MixtureOfExperts:
         if x.is_cuda and torch.cuda.is_current_stream_capturing():
             raise RuntimeError("which experts a step calls is decided on the host, which a graph does not replay")
         logits = self.router(x, at)
-        chosen, weights = self.kernels.choose_experts(logits, self.config) or choose_experts(logits, self.config)
+        asked = logits, self.config, self.choice_bias
+        chosen, weights = self.kernels.choose_experts(*asked) or choose_experts(*asked)
         given = rows_by_expert(chosen.tolist())
         outs = x.new_empty((chosen.shape[1], *x.shape))
         for expert, slots in given.items():

@@ -29,6 +29,9 @@ NORMS: dict[NormPlaces, dict[str, str]] = {
 BLOCKS = ("self_attn", "mlp")
 """Of a Llama's layer. Linear maps of other blocks have the names of the checkpoint."""
 
+CHOICE_BIAS = "mlp.choice.bias"
+"""Of a layer with experts: see `ExpertsConfig.choice_bias`."""
+
 
 def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     """Every tensor of the checkpoint with its shape."""
@@ -64,14 +67,16 @@ def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
             shapes |= {f"{prefix}{name}": shape for name, shape in mixer.tensors(hidden).items()}
         elif config.sinks:
             shapes[f"{prefix}self_attn.sinks"] = (config.num_heads,)
-        has_experts = config.experts is not None and config.experts.layers[layer]
-        maps = own | (experts if has_experts else plain)
+        chosen_from = config.experts if config.experts is not None and config.experts.layers[layer] else None
+        maps = own | (plain if chosen_from is None else experts)
         shapes |= {f"{prefix}{name}.weight": (rows, columns) for name, (rows, columns, _) in maps.items()}
         shapes |= {f"{prefix}{name}.bias": (rows,) for name, (rows, _, biased) in maps.items() if biased}
     return shapes
 
 
 def mlp_maps(block: str, hidden: int, inner: int, biased: bool) -> LinearMaps:
+        if chosen_from is not None and chosen_from.choice_bias:
+            shapes[f"{prefix}{CHOICE_BIAS}"] = (chosen_from.count,)
     return {
         f"{block}.gate_proj": (inner, hidden, biased),
         f"{block}.up_proj": (inner, hidden, biased),

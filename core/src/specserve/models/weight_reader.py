@@ -15,7 +15,7 @@ from specserve.models.mlp import DenseMlp, MixtureOfExperts, activation_of
 from specserve.models.part import WHOLE_MODEL, ModelPart
 from specserve.models.projection import Projection, Router
 from specserve.models.quantised import DeferredWeight, dense, placed, stacked
-from specserve.models.tensor_names import BLOCKS, NORMS, expected_shapes, rows_of
+from specserve.models.tensor_names import BLOCKS, CHOICE_BIAS, NORMS, expected_shapes, rows_of
 from specserve.protocols.part import StoredAs, WholeMap
 
 if TYPE_CHECKING:
@@ -139,7 +139,9 @@ class WeightReader:
             return self.dense_mlp(index)
         router = self.projection(index, "router", "mlp", ("gate",), Router)
         made = tuple(self.dense_mlp(index, f"experts.{expert}") for expert in range(experts.count))
-        return MixtureOfExperts(experts, router, made, self.kernels, self.part.combine(f"layers.{index}.experts"))
+        bias = self.wide(f"model.layers.{index}.{CHOICE_BIAS}") if experts.choice_bias else None
+        combine = self.part.combine(f"layers.{index}.experts")
+        return MixtureOfExperts(experts, router, made, self.kernels, combine, bias)
 
     def dense_mlp(self, index: int, expert: str = "") -> DenseMlp:
         """Of the layer, or of one of its experts."""

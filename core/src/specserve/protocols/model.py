@@ -84,9 +84,12 @@ class KernelSet(ABC):
             to.copy_(row * opened.sigmoid()[:, None])
         return out.flatten(1)
 
-    def choose_experts(self, logits: Tensor, config: Any) -> tuple[Tensor, Tensor] | None:
+    def choose_experts(
+        self, logits: Tensor, config: Any, choice_bias: Tensor | None = None
+    ) -> tuple[Tensor, Tensor] | None:
         """logits: [T, E] in the model's dtype; config: a `specserve.models.experts_config.ExpertsConfig`, which says
-        how. -> experts [T, k] int64, and their weights [T, k] float32. None: `specserve.models.routing` does it."""
+        how; choice_bias: [E] float32, where it says so. -> experts [T, k] int64, and their weights [T, k] float32.
+        None: `specserve.models.routing` does it."""
         return None
 
     @abstractmethod

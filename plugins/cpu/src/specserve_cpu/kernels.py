@@ -146,7 +146,12 @@ class CpuKernels(KernelSet):
         self.native.clamped_swiglu(self.machine, dlpack(contiguous_rows(gate_up)), gain, limit, dlpack(out))
         return out
 
-    def choose_experts(self, logits: Tensor, config: ExpertsConfig) -> tuple[Tensor, Tensor]:
+    def choose_experts(
+        self, logits: Tensor, config: ExpertsConfig, choice_bias: Tensor | None = None
+    ) -> tuple[Tensor, Tensor] | None:
+        """None: of sigmoids."""
+        if config.scores == "sigmoid":
+            return None
         chosen = torch.empty((len(logits), config.chosen), dtype=torch.int64)
         weights = torch.empty(chosen.shape, dtype=torch.float32)
         rows, numbers = dlpack(contiguous_rows(logits)), routing_numbers(config)

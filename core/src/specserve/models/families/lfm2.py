@@ -9,7 +9,7 @@ from specserve.models.family import LayerTraits, ModelFamily, StoredAs
 from specserve.models.short_conv import ShortConvConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from specserve.model_files import RawJson
     from specserve.models.config import ModelConfig
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 CONV, FULL = "conv", "full_attention"
 MOST_TAPS = 64
+MLP_NAMES = {"mlp.gate_proj": "feed_forward.w1", "mlp.up_proj": "feed_forward.w3", "mlp.down_proj": "feed_forward.w2"}
 
 
 class Lfm2(ModelFamily):
@@ -41,11 +42,21 @@ class Lfm2(ModelFamily):
     }
     toy: Mapping[str, object] = {"full_attn_idxs": [1], "block_multiple_of": 16, "norm_eps": 1e-5, "pad_token_id": 0}
 
+    attention_names: Mapping[str, str] = {
+        "self_attn.q_norm": "self_attn.q_layernorm",
+        "self_attn.k_norm": "self_attn.k_layernorm",
+        "self_attn.o_proj": "self_attn.out_proj",
+    }
+    """Of layers with attention: our names of tensors, and the file's."""
+
     def renamed(self, raw: RawJson) -> RawJson:
         tied = raw.get("tie_embedding", raw["tie_word_embeddings"])
+        return raw | {"rms_norm_eps": raw["norm_eps"], "tie_word_embeddings": tied} | self.inner_size(raw)
+
+    def inner_size(self, raw: RawJson) -> RawJson:
+        """The width of the MLP, where it is not the one that the file says."""
         inner = raw.get("block_ff_dim", raw.get("intermediate_size"))
-        named = {"rms_norm_eps": raw["norm_eps"], "tie_word_embeddings": tied}
-        return raw | named | ({} if inner is None else {"intermediate_size": adjusted(inner, raw)})
+        return {} if inner is None else {"intermediate_size": adjusted(inner, raw)}
 
     def traits(self, raw: RawJson) -> LayerTraits:
         return LayerTraits(qk_norm=True)
@@ -55,29 +66,31 @@ class Lfm2(ModelFamily):
         if type(taps) is not int or not 1 <= taps <= MOST_TAPS:
             raise ModelError(f"{where}: conv_L_cache must be a number of tokens, 1 to {MOST_TAPS}; got {taps!r}.")
         conv = ShortConvConfig(taps=taps, biased=bool(raw["conv_bias"]))
-        return tuple(None if kind == FULL else conv for kind in kinds(raw, num_layers, where))
+        return tuple(conv if kind == CONV else None for kind in self.kinds(raw, num_layers, where))
+
+    def kinds(self, raw: RawJson, num_layers: int, where: str) -> list[str]:
+        """The kind of every layer."""
+        found = raw.get("layer_types")
+        if found is None:
+            full = raw.get("full_attn_idxs")
+            if not (full is None or isinstance(full, list)):
+                raise ModelError(f"{where}: full_attn_idxs must be a list of layers; got {full!r}.")
+            found = [FULL if full is None or layer in full else CONV for layer in range(num_layers)]
+        return checked_kinds(found, (CONV, FULL), num_layers, where)
 
     def check(self, raw: RawJson, where: str) -> None:
         if raw.get("sliding_window") is not None:
             raise ModelError(f"{where}: sliding_window must be null for {self.name}; got {raw['sliding_window']!r}.")
 
+    def names(self, config: ModelConfig) -> Mapping[str, str]:
+        """Of every layer's tensors: ours, and the file's."""
+        return MLP_NAMES | {"input_layernorm": "operator_norm", "post_attention_layernorm": "ffn_norm"}
+
     def stored_as(self, config: ModelConfig) -> Mapping[str, StoredAs]:
         found = {"model.norm": StoredAs("model.embedding_norm")}
         for layer in range(config.num_layers):
             prefix = f"model.layers.{layer}"
-            names = {
-                "input_layernorm": "operator_norm",
-                "post_attention_layernorm": "ffn_norm",
-                "mlp.gate_proj": "feed_forward.w1",
-                "mlp.up_proj": "feed_forward.w3",
-                "mlp.down_proj": "feed_forward.w2",
-            }
-            if config.mixer(layer) is None:
-                names |= {
-                    "self_attn.q_norm": "self_attn.q_layernorm",
-                    "self_attn.k_norm": "self_attn.k_layernorm",
-                    "self_attn.o_proj": "self_attn.out_proj",
-                }
+            names = self.names(config) | ({} if config.mixer(layer) else self.attention_names)
             found |= {f"{prefix}.{ours}": StoredAs(f"{prefix}.{theirs}") for ours, theirs in names.items()}
         return found
 
@@ -93,18 +106,13 @@ def adjusted(inner: object, raw: RawJson) -> object:
     return -(-int(raw["block_ffn_dim_multiplier"] * width) // multiple) * int(multiple)
 
 
-def kinds(raw: RawJson, num_layers: int, where: str) -> list[str]:
-    """The kind of every layer."""
-    found = raw.get("layer_types")
-    if found is None:
-        full = raw.get("full_attn_idxs")
-        if not (full is None or isinstance(full, list)):
-            raise ModelError(f"{where}: full_attn_idxs must be a list of layers; got {full!r}.")
-        found = [FULL if full is None or layer in full else CONV for layer in range(num_layers)]
-    if not isinstance(found, list) or len(found) != num_layers or not {*map(str, found)} <= {CONV, FULL}:
+def checked_kinds(found: object, allowed: Sequence[str], num_layers: int, where: str) -> list[str]:
+    """found: the kind of every layer."""
+    if not isinstance(found, list) or len(found) != num_layers or not {*map(str, found)} <= {*allowed}:
         raise ModelError(
-            f"{where}: layer_types must name {CONV} or {FULL} for each of the {num_layers} layers; got {found!r}."
+            f"{where}: layer_types must name {' or '.join(allowed)} for each of the {num_layers} layers; got {found!r}."
         )
-    if FULL not in found:
-        raise ModelError(f"{where}: layer_types must name {FULL} for at least one layer; got {found!r}.")
+    if {*found} == {CONV}:
+        attention = " or ".join(allowed[1:])
+        raise ModelError(f"{where}: layer_types must name {attention} for at least one layer; got {found!r}.")
     return found
