@@ -10,6 +10,7 @@ import numpy as np
 from safetensors.numpy import load_file
 
 import gguf
+from specserve.models.families import family_named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,6 +38,8 @@ ARCHITECTURES = {
     "olmoe": "olmoe",
     "gpt_oss": "gpt-oss",
     "ministral3": "mistral3",
+    "lfm2": "lfm2",
+    "lfm2_moe": "lfm2moe",
 }
 """By `model_type`."""
 KEYS = {
@@ -103,6 +106,8 @@ def keys_of(config: dict[str, Any]) -> dict[str, Any]:
     found["rope.dimension_count"] = int(head_dim * config.get("partial_rotary_factor", 1.0))
     if config["model_type"] == "gpt_oss":
         found["expert_feed_forward_length"] = config["intermediate_size"]
+    if config["model_type"].startswith("lfm2"):
+        found |= of_convolutions(config, found["attention.head_count_kv"])
     scaling = config.get("rope_scaling") or config.get("rope_parameters") or {}
     kind = scaling.get("rope_type", scaling.get("type"))
     if kind in ("linear", "yarn"):
@@ -112,6 +117,18 @@ def keys_of(config: dict[str, Any]) -> dict[str, Any]:
     if "original_max_position_embeddings" in scaling:
         found["rope.scaling.original_context_length"] = scaling["original_max_position_embeddings"]
     return found
+
+
+def of_convolutions(config: dict[str, Any], kv_heads: int) -> dict[str, Any]:
+    """The width of the MLP is the one that the tensors have; sigmoids are the second way to choose experts."""
+    family = family_named(config["model_type"])
+    known = {**family.absent, **config}
+    kinds = family.kinds(known, config["num_hidden_layers"], "config.json")
+    found: dict[str, Any] = {"attention.head_count_kv": [0 if kind == "conv" else kv_heads for kind in kinds]}
+    found["shortconv.l_cache"] = known["conv_L_cache"]
+    if config["model_type"] == "lfm2_moe":
+        return found | {"expert_gating_func": 2, "leading_dense_block_count": known["num_dense_layers"]}
+    return found | {"feed_forward_length": family.renamed(known)["intermediate_size"]}
 
 
 def add(writer: gguf.GGUFWriter, key: str, value: Any) -> None:
@@ -147,7 +164,8 @@ def write_tokenizer(writer: gguf.GGUFWriter, directory: Path, config: dict[str, 
 
 
 def write(writer: gguf.GGUFWriter, each: Named, kind: str) -> None:
-    plain = each.numbers.ndim == 1 or each.name.endswith(".bias") or "ffn_gate_inp" in each.name
+    kept = "ffn_gate_inp" in each.name or "shortconv.conv" in each.name
+    plain = each.numbers.ndim == 1 or each.name.endswith(".bias") or kept
     if kind == "F32" or plain:
         writer.add_tensor(each.name, np.ascontiguousarray(each.numbers, np.float32))
         return
@@ -160,7 +178,10 @@ def converted(tensors: dict[str, np.ndarray], config: dict[str, Any], architectu
     heads = config["num_attention_heads"], config.get("num_key_value_heads") or config["num_attention_heads"]
     for name, numbers in stacked(tensors, config).items():
         stem, _, kind = name.rpartition(".")
-        stem, kind = (name, "weight") if kind not in ("weight", "bias") else (stem, kind)
+        if kind not in ("weight", "bias"):
+            stem, kind = name, "bias" if kind == "expert_bias" else "weight"
+        if stem.endswith("conv.conv") and kind == "weight":
+            numbers = numbers.squeeze(1)
         theirs = names.get_name(stem)
         assert theirs is not None, f"llama.cpp has no name for {stem}"
         if architecture.removesuffix("moe") in PERMUTED and stem.endswith(("q_proj", "k_proj")):
@@ -186,6 +207,8 @@ def stacked(tensors: dict[str, np.ndarray], config: dict[str, Any]) -> dict[str,
             return each_a_stack(tensors, "block_sparse_moe.experts", ("w1", "w2", "w3"))
         case "qwen3_moe" | "olmoe":
             return each_a_stack(tensors, "mlp.experts", ("gate_proj", "down_proj", "up_proj"))
+        case "lfm2_moe":
+            return each_a_stack(tensors, "feed_forward.experts", ("w1", "w2", "w3"))
         case "granitemoe":
             return in_halves(tensors)
         case "gpt_oss":

@@ -46,6 +46,10 @@ CASES = {
     "olmo2": {},
     "olmoe": {},
     "gpt_oss": {"num_hidden_layers": 4},
+    "lfm2": {"num_hidden_layers": 3, "full_attn_idxs": [1], **TIED},
+    "lfm2-biases": {"conv_bias": True, "conv_L_cache": 7, "block_auto_adjust_ff_dim": False},
+    "lfm2_moe": {"num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"], **TIED},
+    "lfm2_moe-without-bias": {"use_expert_bias": False, "num_dense_layers": 0, **TIED},
     "ministral3": {"rope_parameters": YARN | {"rope_theta": 10_000.0, "llama_4_scaling_beta": 0.5}},
 }
 UNSAID = {

@@ -21,6 +21,7 @@ CASES = {
     "qwen3": {"head_dim": 128},
     "gemma2": {"layer_types": None, "query_pre_attn_scalar": 32, "attn_logit_softcapping": 50.0, **TIED},
     "gemma3_text": {"layer_types": None, "query_pre_attn_scalar": 32, "num_hidden_layers": 6, **TIED},
+    "lfm2": {"num_hidden_layers": 3, **TIED},
     "qwen3_moe": {"head_dim": 128, "moe_intermediate_size": 768},
 }
 """Whose files transformers reads, without what it does not read of them."""

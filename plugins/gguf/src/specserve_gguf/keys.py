@@ -66,6 +66,24 @@ class Keys:
             raise self.wrong(name, f"at most {limit}")
         return count
 
+    def count(self, name: str, limit: int) -> int:
+        """A number that may be 0, which it is where the file says nothing."""
+        value = self.value(name)
+        if value is None:
+            return 0
+        if type(value) is not int or not 0 <= value <= limit:
+            raise self.wrong(name, f"a whole number, at most {limit}")
+        return value
+
+    def counts_of_layers(self, name: str, num_layers: int) -> list[int]:
+        """One number for all layers, or one for each, which may be 0."""
+        value = self.value(name)
+        if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and len(value) == num_layers and value.min() >= 0:
+            return [int(each) for each in value]
+        if type(value) is int and 0 < value <= MAX_SIZE:
+            return [value] * num_layers
+        raise self.wrong(name, f"a whole number, or one for each of {num_layers} layers")
+
     def number(self, name: str, default: float | None = None) -> float:
         """A positive number. Files have it in 32 bits: the shortest decimal of which these are the bits."""
         value = self.value(name)

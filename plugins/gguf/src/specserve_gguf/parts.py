@@ -18,3 +18,5 @@ class Part(NamedTuple):
     """The rows of so many heads are in llama.cpp's order, in which the two that are rotated together are neighbours."""
     less: float = 0.0
     """Subtracted from what the file has."""
+    of_channels: bool = False
+    """Each row is a channel's of a convolution, which the model has as [channels, 1, taps]."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from specserve.api.models import ALL_ROWS, QuantisedWeight
+from specserve.api.models import ALL_ROWS, QuantisedWeight, dense
 from specserve_gguf.blocks import FORMS
 from specserve_gguf.blocks.unpacking import unpacked
 from specserve_gguf.model_file import FileRows, read_rows, slice_of
@@ -32,6 +32,8 @@ def read_part(tensor: FileTensor, part: Part, rows: slice) -> Tensor | Quantised
         stored = range(part.matrix * each, (part.matrix + 1) * each)
         tensor = tensor._replace(info=tensor.info._replace(shape=(count * each, *inner)))
     stored = stored[part.rows]
+    if part.of_channels:
+        return dense(read_tensor(tensor, slice_of(stored[rows]))).unsqueeze(1)
     if part.heads is None:
         return less(read_tensor(tensor, slice_of(stored[rows])), part.less)
     size, wanted = len(stored) // part.heads, range(len(stored))[rows]
@@ -49,8 +51,8 @@ def read_tensor(tensor: FileTensor, rows: slice = ALL_ROWS) -> Tensor | Quantise
     raw = read_rows(tensor, rows)
     count = len(raw)
     if kind in DENSE:
-        dense = torch.from_numpy(np.ascontiguousarray(raw)).view(DENSE[kind])
-        return dense.flatten()[rows] if len(shape) == 1 else dense.reshape(count, *shape[1:])
+        found = torch.from_numpy(np.ascontiguousarray(raw)).view(DENSE[kind])
+        return found.flatten()[rows] if len(shape) == 1 else found.reshape(count, *shape[1:])
     stack = unpacked(FORMS[kind], raw.reshape(-1, *raw.shape[-2:]), tensor.info.type.block)
     return stack.mapped(lambda each: each.view(count, *shape[1:-1], each.shape[1]))
 

@@ -69,6 +69,8 @@ def stored(tensor: FileTensor, part: Part) -> StoredTensor:
     if part.matrix is not None:
         shape, num_bytes = shape[1:], num_bytes // shape[0]
     rows = range(*part.rows.indices(shape[0]))
+    if part.of_channels:
+        shape = (shape[0], 1, *shape[1:])
     num_bytes = num_bytes * len(rows) // shape[0]
     quantised = info.type.name in FORMS
     return StoredTensor((len(rows), *shape[1:]), info.type.name, num_bytes, tensor.file, quantised)

@@ -8,6 +8,7 @@ from specserve.api import ModelError
 from specserve_gguf.architectures.gemma import Gemma2, Gemma3
 from specserve_gguf.architectures.gpt_oss import GptOss
 from specserve_gguf.architectures.granite import Granite, GraniteMoe
+from specserve_gguf.architectures.lfm2 import Lfm2, Lfm2Moe
 from specserve_gguf.architectures.llama import Llama
 from specserve_gguf.architectures.mistral3 import Mistral3
 from specserve_gguf.architectures.olmo import Olmo2, Olmoe
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 READ: tuple[type[Architecture], ...] = (
     Llama, Mistral3, Qwen2, Qwen3, Qwen3Moe, Gemma2, Gemma3, Phi3, Granite, GraniteMoe, SmolLM3, Olmo2, Olmoe, GptOss,
+    Lfm2, Lfm2Moe,
 )  # fmt: skip
 KIND = "general.type"
 
