@@ -100,6 +100,8 @@ def test_a_row_has_the_same_bits_among_any_others(isa: str, dtype: torch.dtype, 
     assert same_bits(among.silu_and_multiply(x)[one], alone.silu_and_multiply(x[one].clone()))
     clamped = among.clamped_swiglu(x, 1.702, 7.0)[one]
     assert same_bits(clamped, alone.clamped_swiglu(x[one].clone(), 1.702, 7.0))
+    gates = x[:, : size // 2].contiguous()
+    assert same_bits(among.gate(x, gates)[one], alone.gate(x[one].clone(), gates[one].clone()))
     heads = x[:, None].contiguous()
     assert same_bits(among.rotary(heads, cos, sin)[one], alone.rotary(heads[one].clone(), cos[one], sin[one]))
 

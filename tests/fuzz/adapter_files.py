@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from specserve.models.config import ModelConfig
 
-ALL = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "in_proj", "out_proj")
+ALL = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "in_proj", "out_proj", "g_proj")
 PARAMETERS = ("gate_up_proj", "down_proj")
 TARGETS = (ALL, ("q_proj", "v_proj"), ("o_proj",), ("up_proj",), ("gate_proj", "k_proj", "down_proj"))
 

@@ -24,9 +24,10 @@ MODELS: dict[str, dict[str, Any]] = {
     "granitemoe": {"intermediate_size": 96},
     "mixtral": {"intermediate_size": 80, "num_local_experts": 5},
     "gpt_oss": {"intermediate_size": 96},
+    "lfm2_moe": {"num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"]},
 }
 """By architecture, what differs from its toy."""
-BLOCKS = {"granitemoe": "block_sparse_moe"}
+BLOCKS = {"granitemoe": "block_sparse_moe", "lfm2_moe": "feed_forward"}
 """What holds the experts in transformers 5, where that is not `mlp`."""
 OF_MIXTRAL = {
     "gate_proj": "w1",

@@ -250,8 +250,8 @@ def test_timed_passes_read_as_many_experts_as_rows_of_text(tmp_path, monkeypatch
         for turn in range(3):
             seen = set()
 
-            def recording(logits, config, seen=seen, rows=rows):
-                experts, weights = choose_experts(logits, config)
+            def recording(*asked, seen=seen, rows=rows):
+                experts, weights = choose_experts(*asked)
                 seen |= {*experts[:rows].flatten().tolist()}
                 return experts, weights
 

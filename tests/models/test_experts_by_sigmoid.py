@@ -36,6 +36,7 @@ def chosen_by(kernels, *asked):
 def numbers(rows: int = 32, seed: int = 5, dtype: str = "float32"):
     generator = torch.Generator().manual_seed(seed)
     logits = 2 * torch.randn(rows, COUNT, generator=generator)
+    logits[0] -= 12  # so small scores that what is added to their sum counts
     return logits.to(getattr(torch, dtype)), 0.2 * torch.randn(COUNT, generator=generator)
 
 

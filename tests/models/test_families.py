@@ -23,7 +23,7 @@ from specserve_workbench.testing.toy import write_checkpoint
 FAMILIES = (
     *("gemma2", "gemma3_text", "granite", "ministral", "ministral3", "olmo2", "olmo3", "phi3", "smollm3"),
     *("gpt_oss", "granitemoe", "mixtral", "olmoe", "qwen3_moe"),
-    *("lfm2", "lfm2_moe", "qwen3_5_text"),
+    *("lfm2", "lfm2_moe", "lfm3", "qwen3_5_text"),
 )
 PROMPT = [(11 * i + 3) % 300 for i in range(70)]
 
@@ -36,8 +36,8 @@ def change(path, **values):
 
 
 KEYS = ("rms_norm_eps", "rope_theta", "hidden_act", "tie_word_embeddings", "layer_types")
-KINDS_NEEDED = {"lfm2_moe": ["conv", "full_attention", "conv"]}
-"""Of three layers, of families that need `layer_types`."""
+KINDS_NEEDED = {"lfm2_moe": ["conv", "full_attention", "conv"], "lfm3": ["conv", "sliding_attention", "conv"]}
+"""Of three layers: families that need `layer_types`, and those that have none with attention among the first two."""
 
 
 @pytest.mark.parametrize(

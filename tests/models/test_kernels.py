@@ -79,6 +79,17 @@ def test_the_clamped_activation_is_that_of_gpt_oss(dtype):
 
 
 @each_dtype
+@pytest.mark.parametrize("of_each", [1, 32])
+def test_gates_are_rounded_sigmoids_of_as_many_neighbours(dtype, of_each):
+    x, gates = torch.randn(32, 96).to(dtype), torch.randn(32, 96 // of_each).to(dtype)
+    expected = x * gates.sigmoid().repeat_interleave(of_each, -1)
+    ulp = 1e-6 if dtype == torch.float32 else 2 * torch.finfo(dtype).eps
+    for gated in (kernels.gate(x, gates), KernelSet.gate(kernels, x, gates)):
+        assert gated.dtype == dtype
+        torch.testing.assert_close(gated, expected, atol=0, rtol=ulp)
+
+
+@each_dtype
 @pytest.mark.parametrize("size", [100, 2432, 4850])
 def test_a_row_does_not_depend_on_its_place_in_the_tile(three_threads, dtype, size):
     x, gain, weight = (torch.randn(*shape).to(dtype) for shape in ((1, 2 * size), (2 * size,), (40, 2 * size)))
@@ -90,6 +101,8 @@ def test_a_row_does_not_depend_on_its_place_in_the_tile(three_threads, dtype, si
         kernels.rms_norm(x, gain, 1e-6),
         kernels.silu_and_multiply(x),
         kernels.clamped_swiglu(x, 1.702, 7.0),
+        kernels.gate(x, x),
+        kernels.gate(x[:, : 100 * (size // 50)], x[:, : size // 50]),
         kernels.rotary(heads, cos, sin),
     )
     assert all(torch.equal(out, out[:1].expand_as(out)) for out in outs)
@@ -116,6 +129,7 @@ def test_a_row_does_not_depend_on_what_its_neighbours_hold(dtype, row):
         lambda x: kernels.rms_norm(x, gain, 1e-6),
         lambda x: kernels.silu_and_multiply(x),
         lambda x: kernels.clamped_swiglu(x, 1.702, 7.0),
+        lambda x: kernels.gate(x, x[:, :6]),
     )
     assert all(torch.equal(function(x)[row], function(other)[row]) for function in functions)
 

@@ -25,6 +25,7 @@ LLAMA3 = {
     "original_max_position_embeddings": 64,
 }
 YARN = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
+PROPORTIONAL, SIX_LAYERS = {"rope_type": "proportional"}, {"num_hidden_layers": 6, "sliding_window": 16}
 FOUR_LAYERS = {"num_hidden_layers": 4, "layer_types": ["conv", "full_attention", "conv", "full_attention"]}
 CASES = {
     "llama": {},
@@ -160,6 +161,19 @@ CASES |= {
     "lfm2_moe-untied": {"tie_word_embeddings": False, "num_experts_per_tok": 1, "conv_L_cache": 5},
     "lfm2_moe-dense": {"num_dense_layers": 2},
 }
+CASES |= {
+    "lfm3": {},
+    "lfm3-as-shipped": {**SIX_LAYERS, "layer_types": None, "rope_theta": None, "norm_eps": 1e-5, "rms_norm_eps": None},
+    "lfm3-plain": {"use_sandwich_norm": False, "use_attention_gate": False, "attention_bias": True, "conv_bias": True},
+    "lfm3-wide-heads": {"head_dim": 64, "num_key_value_heads": 1, "conv_L_cache": 3, "sliding_window": 7},
+    "lfm3-rotations": {
+        "layer_types": ["full_attention", "sliding_attention"],
+        "rope_parameters": {
+            "full_attention": {**PROPORTIONAL, "rope_theta": 5e5, "partial_rotary_factor": 0.25, "factor": 2.0},
+            "sliding_attention": {**PROPORTIONAL, "rope_theta": 100.0, "partial_rotary_factor": 0.75},
+        },
+    },
+}
 CASES |= {f"{family.get('architecture', 'llama')}-{name}": family for name, family in FAMILIES.items()}
 
 
@@ -198,7 +212,7 @@ def test_gemma_3_caps_scores_where_its_file_says_so(tmp_path, monkeypatch):
 NEWER = (
     *("gemma2", "gemma3_text", "granite", "ministral", "ministral3", "olmo2", "olmo3", "phi3", "smollm3"),
     *("gpt_oss", "granitemoe", "mixtral", "olmoe", "qwen3_moe"),
-    *("lfm2", "lfm2_moe", "qwen3_5_text"),
+    *("lfm2", "lfm2_moe", "lfm3", "qwen3_5_text"),
 )
 PART = {"partial_rotary_factor": 0.5}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 import torch
 from rank_engines import NAME, rank_options
@@ -12,7 +13,7 @@ from specserve.models.read_config import read_config
 from specserve.models.tensor_names import expected_shapes
 from specserve.plugins.host import PluginHost
 from specserve_tensor_parallel.leading import environments, share_of
-from specserve_tensor_parallel.shares import Shares, share
+from specserve_tensor_parallel.shares import Shares, check_divisible, share
 from specserve_workbench.testing.engines import make_engine, plain_run, run_requests
 from specserve_workbench.testing.requests import varied_requests
 from specserve_workbench.testing.toy import write_checkpoint
@@ -43,6 +44,13 @@ def test_layers_without_attention_are_refused(tmp_path):
     model = write_checkpoint(tmp_path / "model", architecture="lfm2")
     with pytest.raises(ConfigError, match=r"this model has layers without attention; got 2\..*allows none but 1"):
         make_engine(model, **rank_options(2))
+
+
+def test_gates_of_attention_are_not_divided(tmp_path):
+    config = read_config(write_checkpoint(tmp_path / "model"))
+    check_divisible(config, 2)
+    with pytest.raises(ConfigError, match=r"gates of heads are not divided; got 2\..*allows none but 1"):
+        check_divisible(msgspec.structs.replace(config, attention_gate="head"), 2)
 
 
 def test_fewer_columns_than_ranks_are_refused(tmp_path):

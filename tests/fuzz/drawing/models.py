@@ -17,7 +17,7 @@ FAMILIES = (
     *("llama", "mistral", "qwen2", "qwen3"),
     *("gemma2", "gemma3_text", "granite", "ministral", "ministral3", "olmo2", "olmo3", "phi3", "smollm3"),
     *("gpt_oss", "granitemoe", "mixtral", "olmoe", "qwen3_moe"),
-    *("lfm2", "lfm2_moe", "qwen3_5_text"),
+    *("lfm2", "lfm2_moe", "lfm3", "qwen3_5_text"),
 )
 DTYPES = ("float32", "bfloat16", "float16")
 MOST_HEAD_WIDTH = 640

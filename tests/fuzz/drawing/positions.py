@@ -44,6 +44,10 @@ def draw_convolutions(rng: random.Random, family: str, num_layers: int) -> dict[
     """Keys of config.json for layers with short convolutions, beside at least one with attention."""
     full = {rng.randrange(num_layers), *(layer for layer in range(num_layers) if rng.random() < 0.3)}
     config = {"conv_L_cache": rng.choice((1, 2, 3, 3, 7)), "conv_bias": rng.random() < 0.3, "norm_eps": 1e-5}
+    if family == "lfm3":
+        types = [rng.choice(KINDS) if layer in full else "conv" for layer in range(num_layers)]
+        gated = {"use_attention_gate": rng.random() < 0.8, "use_sandwich_norm": rng.random() < 0.8}
+        return config | gated | {"layer_types": types, "sliding_window": rng.choice((1, 5, 17, 64))}
     if family == "lfm2":
         return config | {"full_attn_idxs": sorted(full), "block_multiple_of": rng.choice((1, 16))}
     return config | {
@@ -71,6 +75,9 @@ def draw_recurrence(rng: random.Random, num_layers: int) -> dict[str, Any]:
 
 def draw_rope(rng: random.Random, family: str, head_dim: int, longest: int) -> dict[str, Any]:
     config: dict[str, Any] = {"rope_theta": rng.choice((100.0, 10000.0, 500000.0))}
+    if family == "lfm3":
+        full = {"rope_type": "proportional", "partial_rotary_factor": 1.0 if head_dim % 4 else 0.5, **config}
+        return {"rope_parameters": {"full_attention": full, "sliding_attention": {"rope_theta": 100.0}}}
     kind = rng.choice(("default", *ROPES))
     if kind == "default" and rng.random() < 0.2 and (family not in ("phi3", "gpt_oss") or head_dim % 4 == 0):
         config["partial_rotary_factor"] = 0.5  # others do without it

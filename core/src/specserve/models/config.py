@@ -133,6 +133,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
             "logits divisor": m.logits_divisor != 1.0,
             "logit cap": m.logit_cap is not None,
             "experts": self.experts is not None,
+            "experts by sigmoids": self.experts is not None and self.experts.scores == "sigmoid",
             "mixers": any(self.mixers),
             "score cap": m.score_cap is not None,
             "sinks": self.sinks,
@@ -140,7 +141,6 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
             "query scale": self.query_scale is not None,
         }
         return frozenset(name for name, there in found.items() if there)
-            "experts by sigmoids": self.experts is not None and self.experts.scores == "sigmoid",
 
     def mixer(self, layer: int) -> MixerConfig | None:
         """What the layer has in place of attention."""
@@ -164,6 +164,12 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(mixer for mixer in self.mixers if mixer is not None and mixer.state_size(self.hidden_size))
 
     @property
+    def num_gates(self) -> int:
+        """Of attention, for one token, from a linear map of their own."""
+        return self.num_heads if self.attention_gate == "head" else 0
+
+    @property
     def rotary_dim(self) -> int:
-        """How many of a head's dimensions are rotated."""
-        return int(self.head_dim * self.rope.partial_rotary_factor)
+        """How many of a head's dimensions are rotated, by zero in some pairs of `proportional`."""
+        of_whole_heads = self.rope.rope_type == "proportional"
+        return self.head_dim if of_whole_heads else int(self.head_dim * self.rope.partial_rotary_factor)

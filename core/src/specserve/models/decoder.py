@@ -45,7 +45,7 @@ class AttentionInput(NamedTuple):
     k: Tensor
     v: Tensor
     gates: Tensor | None = None
-    """[T, heads * d], see `ModelConfig.attention_gate`: for `attention_output`."""
+    """[T, heads] or [T, heads * d], see `ModelConfig.attention_gate`: for `attention_output`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,8 @@ class DecoderLayer:
     sinks: Tensor | None = None
     """[heads] float32."""
     mixer: Mixer | RecurrentMixer | None = None
+    gate_proj: Projection | None = None
+    """From the layer's normed input to gates of attention's heads: see `ModelConfig.attention_gate`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +193,9 @@ class DecoderModel(ServedModel):
             assert aux is not None, "the layer reads an auxiliary input"
             normed = torch.cat((self.normed(aux, weights.aux_norm), normed), -1)
         qkv, gates = weights.qkv_proj(normed, at), None
-        if self.config.attention_gate == "number":
+        if weights.gate_proj is not None:
+            gates = weights.gate_proj(normed, at)
+        elif self.config.attention_gate == "number":
             queries, others = qkv.tensor_split((2 * num_q * self.head_dim,), 1)
             q, of_heads = queries.view(-1, num_q, 2, self.head_dim).unbind(2)
             gates, qkv = of_heads.flatten(1), torch.cat((q.flatten(1), others), 1)

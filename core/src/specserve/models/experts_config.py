@@ -7,8 +7,8 @@ from typing import Literal
 import msgspec
 
 Scores = Literal["softmax", "softmax of the chosen", "sigmoid"]
-"""What turns a router's logits into weights: a softmax over all experts, or over those that are chosen, or the sigmoid of
-each."""
+"""What turns a router's logits into weights: a softmax over all experts or over those that are chosen, or the sigmoid
+of each."""
 
 
 class ExpertsConfig(msgspec.Struct, frozen=True, kw_only=True):

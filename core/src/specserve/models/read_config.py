@@ -159,10 +159,10 @@ def _check_sizes(config: ModelConfig, where: str) -> None:
             f"{where}: num_attention_heads ({config.num_heads}) must be a multiple of "
             f"num_key_value_heads ({config.num_kv_heads})."
         )
-    if config.rotary_dim % 2 or not 0 < config.rotary_dim <= config.head_dim:
+    rotated = int(config.head_dim * config.rope.partial_rotary_factor)
+    if rotated % 2 or not 0 < rotated <= config.head_dim:
         raise ModelError(
-            f"{where}: the rotated part of a head must be even and at most head_dim ({config.head_dim}); "
-            f"got {config.rotary_dim}."
+            f"{where}: the rotated part of a head must be even and at most head_dim ({config.head_dim}); got {rotated}."
         )
     for name, value in (("rope_theta", config.rope.rope_theta), ("the rotary factor", config.rope.factor)):
         if value is not None and value <= 0:

@@ -1,8 +1,9 @@
 """Rotary position embedding: tables of cos and sin for every position (Su et al., 2021).
 
-Owns the scaling types: linear, dynamic NTK, llama3, YaRN (Peng et al., 2023), LongRoPE (Ding et al., 2024). A
-rotation is fixed once, from the context length that is served: one that followed the length of the sequence would
-change keys that are already cached, so chunks and prefix reuse would change tokens.
+Owns the scaling types: linear, dynamic NTK, llama3, YaRN (Peng et al., 2023), LongRoPE (Ding et al., 2024), and
+`proportional`, which rotates some pairs of a whole head (transformers' name). A rotation is fixed once, from the
+context length that is served: one that followed the length of the sequence would change keys that are already cached,
+so chunks and prefix reuse would change tokens.
 """
 
 from __future__ import annotations
@@ -65,6 +66,9 @@ def inverse_frequencies(config: ModelConfig, max_model_len: int) -> tuple[Tensor
             return _yarn(config, rope.rope_theta**exponents)
         case "longrope":
             return _longrope(config, max_model_len, exponents)
+        case "proportional":
+            still = int(config.head_dim * rope.partial_rotary_factor) // 2
+            return torch.cat((plain[:still], torch.zeros_like(plain[still:]))) / (rope.factor or 1.0), 1.0
     return plain, 1.0
 
 

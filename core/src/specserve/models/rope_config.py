@@ -24,6 +24,7 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     "llama3": ("factor", "low_freq_factor", "high_freq_factor"),
     "yarn": ("factor",),
     "longrope": ("short_factor", "long_factor"),
+    "proportional": (),
 }
 
 
@@ -33,7 +34,8 @@ class RopeConfig(msgspec.Struct, frozen=True, kw_only=True):
     rope_type: str = "default"
     rope_theta: float = DEFAULT_THETA
     partial_rotary_factor: float = 1.0
-    """Which part of a head is rotated, its first dimensions."""
+    """Which part of a head is rotated, its first dimensions; of `proportional` which part of the pairs that are half a
+    head apart, the first ones."""
     factor: float | None = None
     original_max_position_embeddings: int | None = None
     attention_factor: float | None = None

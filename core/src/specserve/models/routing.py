@@ -12,9 +12,7 @@ if TYPE_CHECKING:
     from specserve.models.experts_config import ExpertsConfig
 
 
-def choose_experts(
-    logits: Tensor, config: ExpertsConfig, choice_bias: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
+def choose_experts(logits: Tensor, config: ExpertsConfig, choice_bias: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """logits: [T, E]; choice_bias: [E] float32 -> experts: [T, k] int64, weights: [T, k] float32. The rule is that of
     `ExpertsConfig`. Every sum has the order of its row, whatever the other rows."""
     if config.scores == "sigmoid":

@@ -29,6 +29,8 @@ NORMS: dict[NormPlaces, dict[str, str]] = {
 BLOCKS = ("self_attn", "mlp")
 """Of a Llama's layer. Linear maps of other blocks have the names of the checkpoint."""
 
+GATE = "self_attn.g_proj"
+"""See `ModelConfig.attention_gate`."""
 CHOICE_BIAS = "mlp.choice.bias"
 """Of a layer with experts: see `ExpertsConfig.choice_bias`."""
 
@@ -50,6 +52,8 @@ def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
         "self_attn.v_proj": (kv_size, hidden, config.qkv_bias),
         "self_attn.o_proj": (hidden, q_size, config.o_bias),
     }
+    if config.num_gates:
+        linears[GATE] = (config.num_gates, hidden, False)
     plain, experts = mlp_maps("mlp", hidden, inner, config.mlp_bias), expert_maps(config)
     norms, of_attention = dict.fromkeys(NORMS[config.norm_places].values(), hidden), dict[str, tuple[int, ...]]()
     if config.qk_norm:
@@ -71,12 +75,12 @@ def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
         maps = own | (plain if chosen_from is None else experts)
         shapes |= {f"{prefix}{name}.weight": (rows, columns) for name, (rows, columns, _) in maps.items()}
         shapes |= {f"{prefix}{name}.bias": (rows,) for name, (rows, _, biased) in maps.items() if biased}
+        if chosen_from is not None and chosen_from.choice_bias:
+            shapes[f"{prefix}{CHOICE_BIAS}"] = (chosen_from.count,)
     return shapes
 
 
 def mlp_maps(block: str, hidden: int, inner: int, biased: bool) -> LinearMaps:
-        if chosen_from is not None and chosen_from.choice_bias:
-            shapes[f"{prefix}{CHOICE_BIAS}"] = (chosen_from.count,)
     return {
         f"{block}.gate_proj": (inner, hidden, biased),
         f"{block}.up_proj": (inner, hidden, biased),

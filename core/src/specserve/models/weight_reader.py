@@ -110,6 +110,7 @@ class WeightReader:
             mlp_output_norm=norms.get("mlp_output_norm"),
             mlp=self.mlp(index),
             sinks=self.wide(f"{prefix}.self_attn.sinks") if self.config.sinks else None,
+            gate_proj=self.projection(index, "g_proj", "self_attn", ("g_proj",)) if self.config.num_gates else None,
         )
 
     def mixing_layer(self, index: int, mixer: MixerConfig, norms: Mapping[str, Tensor]) -> DecoderLayer:

@@ -44,6 +44,8 @@ def problem(config: ModelConfig, ranks: int) -> str:
     heads, keys = config.num_heads, config.num_kv_heads
     if any(config.mixers) and ranks > 1:
         return "each rank has some heads, and this model has layers without attention"
+    if config.attention_gate is not None and ranks > 1:
+        return "each rank has some heads, and this model's gates of heads are not divided"
     if heads % ranks:
         return f"each rank has the same number of query heads, of which this model has {heads}"
     if keys % ranks and ranks % keys:

@@ -12,6 +12,7 @@ from specserve.models.families.granite import Granite
 from specserve.models.families.granitemoe import GraniteMoe
 from specserve.models.families.lfm2 import Lfm2
 from specserve.models.families.lfm2_moe import Lfm2Moe
+from specserve.models.families.lfm3 import Lfm3
 from specserve.models.families.llama import Llama
 from specserve.models.families.ministral import Ministral, Ministral3
 from specserve.models.families.mistral import Mistral
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 BUILT_IN: tuple[ModelFamily, ...] = (
     Llama(), Mistral(), Qwen2(), Qwen3(), Gemma2(), Gemma3(), Granite(), Ministral(), Ministral3(), Olmo2(), Olmo3(),
-    Phi3(), SmolLM3(), GptOss(), GraniteMoe(), Mixtral(), Olmoe(), Qwen3Moe(), Lfm2(), Lfm2Moe(), Qwen35(),
+    Phi3(), SmolLM3(), GptOss(), GraniteMoe(), Mixtral(), Olmoe(), Qwen3Moe(), Lfm2(), Lfm2Moe(), Lfm3(), Qwen35(),
 )  # fmt: skip
 ARCHITECTURES = {architecture: family for family in BUILT_IN for architecture in family.architectures}
 
