@@ -21,7 +21,7 @@ def _cache(tmp_path, monkeypatch):
 
 
 def directory(tmp_path, family="lfm2", kind="F32", **extra):
-    sizes = {"moe_intermediate_size": 64} if family == "lfm2_moe" else {}
+    sizes = {"moe_intermediate_size": 64, "tie_word_embeddings": True} if family == "lfm2_moe" else {}
     original = write_checkpoint(tmp_path / "model", architecture=family, **sizes)
     return locate_model(str(convert(original, tmp_path / "model.gguf", kind, extra=extra)))
 

@@ -38,24 +38,22 @@ def logits(path, family):
 
 
 def with_gates(path, family, gates):
-    """gates: [2, 4 heads, 128], by layer."""
-    rows = 1 if family.gate == "head" else 32
-    write_checkpoint(path, architecture=family)
+    """gates: [2, 4 heads, 128], by layer. The other tensors are the same in all families."""
     names = {f"model.layers.{layer}.self_attn.g_proj.weight": layer for layer in range(2)}
-    assert load_file(path / "model.safetensors").keys() >= names.keys()
-    return change_tensors(path, **{name: gates[i].repeat_interleave(rows, 0) for name, i in names.items()})
+    others = load_file(write_checkpoint(path / "plain", architecture=Gated(None)) / "model.safetensors")
+    write_checkpoint(path, architecture=family)
+    assert load_file(path / "model.safetensors").keys() == others.keys() | names.keys()
+    rows = 1 if family.gate == "head" else 32
+    return change_tensors(path, **others, **{name: gates[i].repeat_interleave(rows, 0) for name, i in names.items()})
 
 
 def test_a_head_is_multiplied_by_its_gate(tmp_path):
     """A gate of zero is the half of a head: as if the rows of the output map were halved."""
     family = Gated("head")
-    path = with_gates(tmp_path / "gated", family, torch.zeros(2, 4, 128))
-    tensors = {name: numbers for name, numbers in load_file(path / "model.safetensors").items() if "g_proj" not in name}
-    plain = Gated(None)
-    write_checkpoint(tmp_path / "plain", architecture=plain)
-    halved = {name: numbers / 2 if "o_proj" in name else numbers for name, numbers in tensors.items()}
-    change_tensors(tmp_path / "plain", **halved)
-    torch.testing.assert_close(logits(path, family), logits(tmp_path / "plain", plain), atol=1e-5, rtol=0)
+    path, plain = with_gates(tmp_path / "gated", family, torch.zeros(2, 4, 128)), tmp_path / "gated" / "plain"
+    tensors = load_file(plain / "model.safetensors")
+    change_tensors(plain, **{name: numbers / 2 for name, numbers in tensors.items() if "o_proj" in name})
+    torch.testing.assert_close(logits(path, family), logits(plain, Gated(None)), atol=1e-5, rtol=0)
 
 
 def test_gates_of_numbers_that_are_alike_are_gates_of_heads(tmp_path):

@@ -102,6 +102,7 @@ def test_a_row_does_not_depend_on_its_place_in_the_tile(three_threads, dtype, si
         kernels.silu_and_multiply(x),
         kernels.clamped_swiglu(x, 1.702, 7.0),
         kernels.gate(x, x),
+        kernels.gate(x[:, :99], x[:, :3].contiguous()),
         kernels.gate(x[:, : 100 * (size // 50)], x[:, : size // 50]),
         kernels.rotary(heads, cos, sin),
     )

@@ -163,7 +163,7 @@ CASES |= {
 }
 CASES |= {
     "lfm3": {},
-    "lfm3-as-shipped": {**SIX_LAYERS, "layer_types": None, "rope_theta": None, "norm_eps": 1e-5, "rms_norm_eps": None},
+    "lfm3-as-shipped": {**SIX_LAYERS, "layer_types": None, "norm_eps": 1e-5},
     "lfm3-plain": {"use_sandwich_norm": False, "use_attention_gate": False, "attention_bias": True, "conv_bias": True},
     "lfm3-wide-heads": {"head_dim": 64, "num_key_value_heads": 1, "conv_L_cache": 3, "sliding_window": 7},
     "lfm3-rotations": {

@@ -84,8 +84,9 @@ class TorchKernels(KernelSet):
         return torch.cat([clamped_swiglu(*each, gain, limit) for each in parts], -1)
 
     def gate(self, x: Tensor, gates: Tensor) -> Tensor:
+        apart = F.pad(gates, (0, 1))[:, :-1]  # so that torch computes row by row, and the last row as the others
         sizes = split_sizes(gates.shape[1], max(SERIAL_ELEMENTS // len(gates), 1))
-        opened = torch.cat([each.sigmoid() for each in gates.split_with_sizes(sizes, -1)], -1)
+        opened = torch.cat([each.sigmoid() for each in apart.split_with_sizes(sizes, -1)], -1)
         return (x.view(len(x), gates.shape[1], -1) * opened[..., None]).flatten(1)
 
     def pack_adapter(self, weights: AdapterWeights) -> AdapterWeights:

@@ -25,7 +25,7 @@ class Lfm2(ModelFamily):
 
     name = "lfm2"
     architectures = ("Lfm2ForCausalLM",)
-    reads = (
+    reads: tuple[str, ...] = (
         *("block_auto_adjust_ff_dim", "block_ff_dim", "block_ffn_dim_multiplier", "block_multiple_of"),
         *("conv_L_cache", "conv_bias", "full_attn_idxs", "norm_eps", "tie_embedding"),
     )
@@ -84,13 +84,13 @@ class Lfm2(ModelFamily):
 
     def names(self, config: ModelConfig) -> Mapping[str, str]:
         """Of every layer's tensors: ours, and the file's."""
-        return MLP_NAMES | {"input_layernorm": "operator_norm", "post_attention_layernorm": "ffn_norm"}
+        return {**MLP_NAMES, "input_layernorm": "operator_norm", "post_attention_layernorm": "ffn_norm"}
 
     def stored_as(self, config: ModelConfig) -> Mapping[str, StoredAs]:
         found = {"model.norm": StoredAs("model.embedding_norm")}
         for layer in range(config.num_layers):
             prefix = f"model.layers.{layer}"
-            names = self.names(config) | ({} if config.mixer(layer) else self.attention_names)
+            names = {**self.names(config), **({} if config.mixer(layer) else self.attention_names)}
             found |= {f"{prefix}.{ours}": StoredAs(f"{prefix}.{theirs}") for ours, theirs in names.items()}
         return found
 

@@ -84,7 +84,7 @@ class Lfm3(Lfm2):
     def names(self, config: ModelConfig) -> Mapping[str, str]:
         names = MLP_NAMES | {"input_layernorm": "operator_norm"}
         if config.norm_places == "before":
-            return names | {"post_attention_layernorm": "ffn_norm"}
+            return {**names, "post_attention_layernorm": "ffn_norm"}
         return names | {
             "post_attention_layernorm": "post_operator_norm",
             "pre_feedforward_layernorm": "ffn_norm",
