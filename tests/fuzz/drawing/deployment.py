@@ -15,7 +15,18 @@ if TYPE_CHECKING:
     from fuzz.plans import EnginePlan, ModelPlan
 
 PUBLISHING, TWO_RANKS, BY_TRANSFORMERS = 0.3, 0.03, 0.12
-NOT_BY_TRANSFORMERS = ("gpt_oss", "phi3", "granitemoe", "mixtral", "olmoe", "qwen3_moe", "lfm2", "lfm2_moe", "lfm3", "qwen3_5_text")
+NOT_BY_TRANSFORMERS = (
+    "gpt_oss",
+    "phi3",
+    "granitemoe",
+    "mixtral",
+    "olmoe",
+    "qwen3_moe",
+    "lfm2",
+    "lfm2_moe",
+    "lfm3",
+    "qwen3_5_text",
+)
 """transformers refuses Phi-3's factors for a part; its classes have no modules for single experts, which drawn
 adapters name; and its convolutions and recurrent layers keep their states themselves."""
 NOT_DIVIDED = ("olmo2", "olmo3", "olmoe", "lfm2", "lfm2_moe", "lfm3", "qwen3_5_text")
