@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from specserve.batch.drafts import ROOT, parents_of
-from specserve.batch.row_tensors import to_device
+import torch
+
+from specserve.batch.drafts import ROOT, num_leading, parents_of
+from specserve.batch.row_tensors import copy_to_device, on_host
 from specserve.kv.slots import slot_of, slots_of
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
     from specserve.batch.batch import Batch
     from specserve.batch.span import Span
+    from specserve.types import Draft
 
 NONE = -1
 
@@ -30,22 +32,38 @@ class PrecedingTokens(NamedTuple):
 
     @classmethod
     def of(cls, batch: Batch, reach: int, device: torch.device) -> PrecedingTokens:
-        rows = [slots for span in batch.spans for slots in slots_before(span, reach, batch.block_size)]
-        before = to_device(rows, device).view(len(rows), reach)
+        slots = slots_of_neighbours(batch, reach)
+        for span, row in zip(batch.spans, batch.row_offsets, strict=True):
+            if span.draft is not None and (span.first_node or num_leading(span.draft) < span.drafted):
+                correct_branches(slots[row : row + span.length], span, span.draft, batch.block_size)
+        before = copy_to_device(slots, device)
         return cls(batch.slots, before.clamp(min=0), before != NONE)
 
 
-def slots_before(span: Span, reach: int, block_size: int) -> list[list[int]]:
-    """For each row of the span, the slots of the `reach` tokens before it; NONE where the sequence has not begun."""
-    end = span.start + span.known
-    first = max(0, span.start - 1 - reach)
-    track = slots_of(span.blocks, range(end - 1, first - 1, -1), block_size) + [NONE] * (reach + 1)
-    rows = [track[i : i + reach] for i in range(span.known, 0, -1)]  # the last committed token is track[0]
-    if span.draft is None:
-        return rows
-    of_root, of_nodes = track[1 : 1 + reach], list[list[int]]()
-    for parent in parents_of(span.draft):
-        of_parent = of_root if parent == ROOT else of_nodes[parent]
-        nearest = slot_of(span.blocks, end + parent, block_size)  # the root is the last committed token
-        of_nodes.append([nearest, *of_parent][:reach])
-    return rows + of_nodes[span.first_node :]
+def slots_of_neighbours(batch: Batch, reach: int) -> Tensor:
+    """[T, reach] int64: of the tokens that lie before each row's in its request's blocks, which are those before it on
+    its path but for branches of draft trees; NONE where the sequence has not begun."""
+    size, table, starts, shifts = batch.block_size, list[int](), list[int](), list[int]()
+    for span, row in zip(batch.spans, batch.row_offsets, strict=True):
+        first = max(0, span.start - reach) // size
+        starts.append(span.start - row)
+        shifts.append(len(table) - first)
+        table += span.blocks[first : (span.start + span.length - 1) // size + 1]
+    of_spans = on_host((*starts, *shifts)).view(2, len(starts))
+    of_rows = of_spans.repeat_interleave(on_host(batch.query_lens), 1)
+    rows, distances = torch.arange(of_rows.shape[1]), torch.arange(1, reach + 1)
+    places = (of_rows[0] + rows)[:, None] - distances
+    blocks = on_host(table).take((places.clamp(min=0) // size) + of_rows[1][:, None])
+    return torch.where(places < 0, NONE, blocks * size + places % size)
+
+
+def correct_branches(slots: Tensor, span: Span, draft: Draft, block_size: int) -> None:
+    """slots: [rows of the span, reach], right for its committed tokens. Sets those of the draft tokens."""
+    reach, end = slots.shape[1], span.start + span.known
+    behind = slots_of(span.blocks, range(end - 1, max(end - 1 - reach, -1), -1), block_size)
+    root = [*behind, *[NONE] * reach][:reach]  # what is before a child of the last committed token
+    found: list[list[int]] = []
+    for parent in parents_of(draft):
+        path = root if parent == ROOT else [slot_of(span.blocks, end + parent, block_size), *found[parent]]
+        found.append(path[:reach])
+    slots[span.known :] = torch.tensor(found[span.first_node :], dtype=torch.int64).view(span.drafted, reach)
