@@ -7,6 +7,10 @@ namespace specserve {
 
 template <typename S>
 void bind_decoder_stack(nb::module_& m) {
+    nb::class_<PyShortConv<S>>(m, "ShortConv")
+        .def(nb::init<std::shared_ptr<Machine>, Array, std::optional<Array>>(), nb::arg("machine"), nb::arg("weight"),
+             nb::arg("bias").none())
+        .def("mix", &PyShortConv<S>::mix);
     nb::class_<LayerWeights<S>>(m, "LayerWeights")
         .def(
             "__init__",
@@ -17,7 +21,8 @@ void bind_decoder_stack(nb::module_& m) {
                std::optional<std::shared_ptr<PackedLinear<S>>> down,
                std::optional<std::shared_ptr<PackedLinear<S>>> router,
                std::vector<std::pair<std::shared_ptr<PackedLinear<S>>, std::shared_ptr<PackedLinear<S>>>> experts,
-               std::optional<Array> mlp_output_norm, std::optional<Array> cos, std::optional<Array> sin) {
+               std::optional<Array> mlp_output_norm, std::optional<Array> cos, std::optional<Array> sin,
+               std::optional<std::shared_ptr<PyShortConv<S>>> conv, std::optional<Array> kept) {
                 new (self) LayerWeights<S>{std::move(input_norm),
                                            std::move(aux_norm),
                                            std::move(q_norm),
@@ -32,12 +37,15 @@ void bind_decoder_stack(nb::module_& m) {
                                            std::move(router),
                                            std::move(experts),
                                            std::move(cos),
-                                           std::move(sin)};
+                                           std::move(sin),
+                                           std::move(conv),
+                                           std::move(kept)};
             },
             nb::kw_only(), nb::arg("input_norm").none(), nb::arg("aux_norm").none(), nb::arg("qkv"),
             nb::arg("q_norm").none(), nb::arg("k_norm").none(), nb::arg("o"), nb::arg("attention_output_norm").none(),
             nb::arg("mlp_norm").none(), nb::arg("gate_up").none(), nb::arg("down").none(), nb::arg("router").none(),
-            nb::arg("experts"), nb::arg("mlp_output_norm").none(), nb::arg("cos").none(), nb::arg("sin").none());
+            nb::arg("experts"), nb::arg("mlp_output_norm").none(), nb::arg("cos").none(), nb::arg("sin").none(),
+            nb::arg("conv").none(), nb::arg("kept").none());
     nb::class_<PyDecoderStack<S>>(m, "DecoderStack")
         .def(nb::init<std::shared_ptr<Machine>, std::optional<std::shared_ptr<PagedAttention<S>>>,
                       typename PyDecoderStack<S>::HeadSizes, std::vector<LayerWeights<S>>, std::optional<Array>,

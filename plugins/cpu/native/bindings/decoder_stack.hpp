@@ -56,8 +56,8 @@ class PyDecoderStack {
         const S* hidden = checked_data<S>(x, "x", {kAny, hidden_size_});
         int64_t rows = static_cast<int64_t>(x.shape(0));
         const int64_t* row_positions = checked_positions(positions, rows);
-        S* out = checked_data<S>(qkv, "qkv", {rows, shape_.qkv_size()});
         check_layer(layer);
+        S* out = checked_data<S>(qkv, "qkv", {rows, stack_.mixer_inputs(layer)});
         auto segments = checked_segments(adapters, rows);
         const S* aux_rows = checked_aux(aux, rows);
         nb::gil_scoped_release no_gil;
@@ -68,8 +68,8 @@ class PyDecoderStack {
     void post_attention(int layer, const Array& x, const Array& attention_out, const Segments& adapters) {
         S* hidden = checked_data<S>(x, "x", {kAny, hidden_size_});
         int64_t rows = static_cast<int64_t>(x.shape(0));
-        const S* attended = checked_data<S>(attention_out, "attention_out", {rows, shape_.q_size()});
         check_layer(layer);
+        const S* attended = checked_data<S>(attention_out, "attention_out", {rows, stack_.mixer_outputs(layer)});
         auto segments = checked_segments(adapters, rows);
         nb::gil_scoped_release no_gil;
         std::lock_guard lock(mutex_);
@@ -104,6 +104,10 @@ class PyDecoderStack {
                 throw std::invalid_argument("positions must be in [0, " + std::to_string(positions_) + "); got " +
                                             std::to_string(data[i]) + ".");
         return data;
+    }
+    bool has_convs() const {
+        return std::any_of(layers_.begin(), layers_.end(),
+                           [](const LayerWeights<S>& layer) { return layer.conv.has_value(); });
     }
     int64_t num_positions() const { return positions_; }
     int num_layers() const { return static_cast<int>(layers_.size()); }
@@ -156,21 +160,33 @@ class PyDecoderStack {
     }
 
     DecoderStack<S> make_stack() const {
-        if (attention_ && static_cast<int>(layers_.size()) > attention_->num_layers())
-            throw std::invalid_argument("layers must be at most the cache's " +
+        auto attending =
+            std::count_if(layers_.begin(), layers_.end(), [](const LayerWeights<S>& layer) { return !layer.conv; });
+        if (attention_ && attending > attention_->num_layers())
+            throw std::invalid_argument("layers with attention must be at most the cache's " +
                                         std::to_string(attention_->num_layers()) + "; got " +
-                                        std::to_string(layers_.size()) + ".");
+                                        std::to_string(attending) + ".");
         std::vector<DecoderLayer<S>> layers;
-        for (int i = 0; i < static_cast<int>(layers_.size()); ++i) {
-            layers.push_back(to_decoder_layer(layers_[static_cast<size_t>(i)], shape_, positions_));
-            if (!attention_) continue;
-            layers.back().cache = attention_->cache_layer(i);
-            layers.back().rules = attention_->rules(i);
+        int place = 0;  // in the cache
+        for (const LayerWeights<S>& weights : layers_) {
+            layers.push_back(to_decoder_layer(weights, shape_, positions_));
+            if (attention_ && weights.conv) check_kept(weights.kept);
+            if (!attention_ || weights.conv) continue;
+            layers.back().cache = attention_->cache_layer(place);
+            layers.back().rules = attention_->rules(place++);
         }
         const KernelTable<S>& table = kernel_table<S>(machine_->kernels);
         NormWeight<S> final_norm = checked_norm<S>(final_norm_, hidden_size_);
         return DecoderStack<S>(table, attention_ ? attention_->layout() : table.by_slot, machine_->pool, shape_,
                                std::move(layers), final_norm, lm_head_->linear());
+    }
+
+    // Every slot of a plan is a slot of it.
+    void check_kept(const std::optional<Array>& kept) const {
+        int64_t slots = kept ? static_cast<int64_t>(kept->shape(0)) : 0;
+        if (slots != attention_->num_slots())
+            throw std::invalid_argument("kept must be of the cache's " + std::to_string(attention_->num_slots()) +
+                                        " slots; got " + std::to_string(slots) + ".");
     }
 
     const S* checked_aux(const std::optional<Array>& aux, int64_t rows) const {
@@ -206,17 +222,19 @@ class PyDecoderStack {
     }
 
     typename DecoderStack<S>::Segments checked_segments(const Segments& adapters, int64_t rows) const {
-        int q_size = shape_.q_size(), inter = shape_.intermediate_size;
+        int inter = shape_.intermediate_size;
         typename DecoderStack<S>::Segments segments;
         for (const auto& [begin, end, adapter] : adapters) {
             check_segment(begin, end, rows);
-            adapter->check({{hidden_size_, shape_.qkv_size()},
-                            {q_size, hidden_size_},
-                            {hidden_size_, 2 * inter},
-                            {inter, hidden_size_},
-                            {hidden_size_, shape_.routing.count},
-                            {hidden_size_, 2 * shape_.expert_size},
-                            {shape_.expert_size, hidden_size_}});
+            adapter->check(static_cast<int>(layers_.size()), [&](int layer) -> LayerSizes {
+                return {{hidden_size_, stack_.mixer_inputs(layer)},
+                        {stack_.mixer_outputs(layer), hidden_size_},
+                        {hidden_size_, 2 * inter},
+                        {inter, hidden_size_},
+                        {hidden_size_, shape_.routing.count},
+                        {hidden_size_, 2 * shape_.expert_size},
+                        {shape_.expert_size, hidden_size_}};
+            });
             segments.push_back({begin, end, &adapter->adapter()});
         }
         return segments;

@@ -8,6 +8,7 @@
 
 #include "bindings/attention.hpp"
 #include "bindings/linear.hpp"
+#include "bindings/short_conv.hpp"
 #include "ops/decoder_stack.hpp"
 
 namespace specserve {
@@ -20,6 +21,8 @@ struct LayerWeights {
     std::vector<std::pair<std::shared_ptr<PackedLinear<S>>, std::shared_ptr<PackedLinear<S>>>>
         experts;  // gate_up, down
     std::optional<Array> cos, sin;
+    std::optional<std::shared_ptr<PyShortConv<S>>> conv;  // in place of attention
+    std::optional<Array> kept;                            // what the cache has of its tokens
 };
 
 template <typename S>
@@ -88,7 +91,16 @@ ExpertLayer<S> checked_mixture(const LayerWeights<S>& weights, const DecoderShap
     return layer;
 }
 
-// Without a cache.
+template <typename S>
+ShortConv<S> checked_conv(const LayerWeights<S>& weights, int hidden) {
+    const PyShortConv<S>& conv = **weights.conv;
+    if (conv.size() != hidden)
+        throw std::invalid_argument("a layer's short convolution must have " + std::to_string(hidden) +
+                                    " channels; got " + std::to_string(conv.size()) + ".");
+    return weights.kept ? conv.over(*weights.kept) : conv.without_cache();
+}
+
+// Without keys and values in a cache.
 template <typename S>
 DecoderLayer<S> to_decoder_layer(const LayerWeights<S>& weights, const DecoderShape& shape, int64_t positions) {
     int hidden = shape.hidden_size, inter = shape.intermediate_size, head_dim = shape.heads.head_dim;
@@ -96,12 +108,13 @@ DecoderLayer<S> to_decoder_layer(const LayerWeights<S>& weights, const DecoderSh
     DecoderLayer<S> layer{};
     layer.input_norm = checked_norm<S>(weights.input_norm, hidden);
     layer.aux_norm = checked_norm<S>(weights.aux_norm, hidden);
-    layer.qkv = checked_linear(*weights.qkv, "qkv", shape.qkv_size(), layer.aux_norm ? 2 * hidden : hidden);
+    if (weights.conv) layer.conv = checked_conv(weights, hidden);
+    layer.qkv = checked_linear(*weights.qkv, "qkv", shape.mixer_inputs(layer), layer.aux_norm ? 2 * hidden : hidden);
     layer.norms_all_heads = weights.q_norm && static_cast<int>(weights.q_norm->shape(0)) != head_dim;
     bool all = layer.norms_all_heads;
     layer.q_norm = checked_norm<S>(weights.q_norm, all ? shape.q_size() : head_dim);
     layer.k_norm = checked_norm<S>(weights.k_norm, all ? shape.heads.num_kv_heads * head_dim : head_dim);
-    layer.o = checked_linear(*weights.o, "o", hidden, shape.q_size());
+    layer.o = checked_linear(*weights.o, "o", hidden, shape.mixer_outputs(layer));
     layer.attention_output_norm = checked_norm<S>(weights.attention_output_norm, hidden);
     layer.mlp_norm = checked_norm<S>(weights.mlp_norm, hidden);
     layer.mlp_output_norm = checked_norm<S>(weights.mlp_output_norm, hidden);

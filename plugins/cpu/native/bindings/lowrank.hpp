@@ -46,6 +46,11 @@ class LowRankParts {
     LowRank<S> parts_;
 };
 
+// Inputs and outputs of a layer's qkv, o, gate_up, down and router, and of an expert's gate_up and down.
+struct LayerSizes {
+    int qkv[2], o[2], gate_up[2], down[2], router[2], expert_gate_up[2], expert_down[2];
+};
+
 // An adapter of a whole model: of each layer the parts of qkv, o, gate_up, down and the router, and of every expert
 // those of gate_up and down.
 template <typename S>
@@ -66,10 +71,15 @@ class PackedAdapter {
 
     const Adapter<S>& adapter() const { return adapter_; }
 
-    // Throws unless the adapter fits the model. sizes: inputs and outputs of qkv, o, gate_up, down and the router, and
-    // of an expert's gate_up and down.
-    void check(const int (&sizes)[7][2]) const {
-        for (const LayerParts& layer : owned_) {
+    // Throws unless the adapter fits the model. sizes_of: the `LayerSizes` of a layer.
+    template <typename SizesOf>
+    void check(int num_layers, SizesOf sizes_of) const {
+        if (static_cast<int>(owned_.size()) > num_layers)
+            throw std::invalid_argument("the adapter must be of at most " + std::to_string(num_layers) +
+                                        " layers; got " + std::to_string(owned_.size()) + ".");
+        for (size_t i = 0; i < owned_.size(); ++i) {
+            const LayerParts& layer = owned_[i];
+            const LayerSizes sizes = sizes_of(static_cast<int>(i));
             auto check_projection = [&](const Parts& parts, const int (&size)[2], const char* name) {
                 if (parts && (*parts)->in_features &&
                     ((*parts)->in_features != size[0] || (*parts)->out_features > size[1]))
@@ -78,14 +88,14 @@ class PackedAdapter {
                         " inputs and at most " + std::to_string(size[1]) + " outputs; got " +
                         std::to_string((*parts)->in_features) + " and " + std::to_string((*parts)->out_features) + ".");
             };
-            check_projection(std::get<0>(layer), sizes[0], "qkv");
-            check_projection(std::get<1>(layer), sizes[1], "o");
-            check_projection(std::get<2>(layer), sizes[2], "gate_up");
-            check_projection(std::get<3>(layer), sizes[3], "down");
-            check_projection(std::get<4>(layer), sizes[4], "router");
+            check_projection(std::get<0>(layer), sizes.qkv, "qkv");
+            check_projection(std::get<1>(layer), sizes.o, "o");
+            check_projection(std::get<2>(layer), sizes.gate_up, "gate_up");
+            check_projection(std::get<3>(layer), sizes.down, "down");
+            check_projection(std::get<4>(layer), sizes.router, "router");
             for (const auto& [gate_up, down] : std::get<5>(layer)) {
-                check_projection(gate_up, sizes[5], "expert's gate_up");
-                check_projection(down, sizes[6], "expert's down");
+                check_projection(gate_up, sizes.expert_gate_up, "expert's gate_up");
+                check_projection(down, sizes.expert_down, "expert's down");
             }
         }
     }

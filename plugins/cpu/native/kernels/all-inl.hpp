@@ -9,6 +9,7 @@
 #include "kernels/experts-inl.hpp"
 #include "kernels/rms_norm-inl.hpp"
 #include "kernels/rope-inl.hpp"
+#include "kernels/short_conv-inl.hpp"
 #include "kernels/kv_elements-inl.hpp"
 #include "kernels/attention-inl.hpp"
 #include "kernels/attention_slots-inl.hpp"

@@ -4,6 +4,7 @@
 #include "kernels/coded.hpp"
 #include "kernels/common.hpp"
 #include "kernels/sampling_table.hpp"
+#include "kernels/short_conv.hpp"
 
 namespace specserve {
 
@@ -189,6 +190,7 @@ struct KernelTable : LinearTable<S> {
     void (*add_sinks)(PartialAttention, const float* sinks, int group_size, int num_queries, int head_dim);
     void (*normalize)(PartialAttention, int num_queries, int head_dim, S* out);
     KVLayout<S> by_slot, in_panels, by_slot_int8, in_panels_int8;
+    void (*short_conv)(const ShortConv<S>&, Rows<const S> in, const PrecedingSlots&, ChannelRange, Rows<S> out);
 };
 
 struct Kernels {

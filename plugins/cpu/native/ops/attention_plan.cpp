@@ -1,6 +1,7 @@
 #include "ops/attention_plan.hpp"
 
 #include <algorithm>
+#include <cstddef>
 
 namespace specserve {
 
@@ -83,6 +84,18 @@ void AttentionPlan::find_slots(const Tile& tile, int first, int count, int64_t* 
     }
     for (int i = num_in_blocks; i < count; ++i)
         slots[i] = branch_slots_[static_cast<size_t>(tile.branch_slots_offset + first + i - tile.branch_start)];
+}
+
+void AttentionPlan::find_preceding(int reach, std::vector<int64_t>& slots) const {
+    slots.assign(static_cast<size_t>(num_rows_) * static_cast<size_t>(reach), kNoSlot);
+    std::vector<int64_t> keys(static_cast<size_t>(rows_per_tile_) + static_cast<size_t>(reach));
+    for (const Tile& tile : tiles_) {
+        int own = tile.kv_len - 1, first = std::max(0, own - reach);
+        find_slots(tile, first, own + tile.num_rows - 1 - first, keys.data());
+        int64_t* to = slots.data() + std::ptrdiff_t{tile.first_row} * reach;
+        for (int key = own; key < own + tile.num_rows; ++key, to += reach)
+            for (int d = 1; d <= std::min(reach, key); ++d) to[d - 1] = keys[static_cast<size_t>(key - d - first)];
+    }
 }
 
 }  // namespace specserve

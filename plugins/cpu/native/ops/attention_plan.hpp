@@ -48,6 +48,10 @@ class AttentionPlan {
     // The slots of the tile's keys [first, first + count).
     void find_slots(const Tile& tile, int first, int count, int64_t* slots) const;
 
+    // slots: becomes [rows][reach], the slots of the tokens before each row on its path, the nearest first; kNoSlot
+    // where there is none.
+    void find_preceding(int reach, std::vector<int64_t>& slots) const;
+
     const std::vector<Tile>& tiles() const { return tiles_; }
     int block_size() const { return block_size_; }
     int num_rows() const { return num_rows_; }

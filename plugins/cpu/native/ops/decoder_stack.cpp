@@ -10,7 +10,7 @@ namespace specserve {
 namespace {
 constexpr int kRedundantRows = 8;  // up to this many rows, each thread normalizes all: cheaper than one more barrier
 constexpr int kMaxPhases = 12;     // of a layer
-constexpr int kRowsPerNormTask = 2, kRowsPerRopeTask = 16;
+constexpr int kRowsPerNormTask = 2;
 
 template <typename S>
 bool is_fusable(const DecoderLayer<S>& layer, const DecoderShape& shape) {
@@ -34,6 +34,9 @@ DecoderStack<S>::DecoderStack(const KernelTable<S>& table, KVLayout<S> layout, s
     for (const DecoderLayer<S>& layer : layers_) {
         for (const Linear<S>* w : {&layer.qkv, &layer.o, &layer.gate_up, &layer.down}) quantizer_.add(*w);
         experts_.add(layer.mixture);
+        reach_ = std::max(reach_, layer.conv.reach);
+        mixer_inputs_ = std::max(mixer_inputs_, shape_.mixer_inputs(layer));
+        mixer_outputs_ = std::max(mixer_outputs_, shape_.mixer_outputs(layer));
     }
     quantizer_.add(lm_head_);
     thread_quantizers_.assign(thread_normed_.size(), quantizer_);
@@ -47,8 +50,8 @@ void DecoderStack<S>::prepare(int num_rows, const Segments& segments) {
         if (buffer.size() < rows * static_cast<size_t>(size)) buffer.resize(rows * static_cast<size_t>(size));
     };
     grow(normed_, 2 * shape_.hidden_size);
-    grow(qkv_, shape_.qkv_size());
-    grow(attention_out_, shape_.q_size());
+    grow(qkv_, mixer_inputs_);
+    grow(attention_out_, mixer_outputs_);
     grow(activated_, shape_.intermediate_size);
     grow(branch_, shape_.hidden_size);
     grow(gate_up_, 2 * shape_.intermediate_size);
@@ -65,6 +68,7 @@ void DecoderStack<S>::forward(S* x, const int64_t* positions, const int64_t* slo
     Batch in{x, aux, positions, slots, &plan, plan.num_rows(), nullptr, &taps};
     prepare(in.rows, segments);
     attention_.prepare(plan, pool_->size());
+    in.preceding = find_preceding(slots, plan);
     copy_taps(in, 0, {0, in.rows, 0, shape_.hidden_size});
     int num_layers = static_cast<int>(layers_.size());
     run_kernels(*pool_, table_, num_layers * (kMaxPhases + experts_.max_phases(in.rows)), [&](Team& team) {
@@ -148,35 +152,6 @@ auto DecoderStack<S>::lazy_quantized(Team& team, Rows<const S> x, const Linear<S
                           [=, this, &w](int begin, int count) { quantizer->quantize(table_, w, x, begin, count); });
 }
 
-// One KV head of a row: the key and the first `num_queries` queries of its group.
-template <typename S>
-void DecoderStack<S>::apply_qk_norm_and_rope(const DecoderLayer<S>& layer, int64_t position, int kv_head,
-                                             int num_queries, S* qkv) const {
-    const HeadShape& heads = shape_.heads;
-    ptrdiff_t dim = heads.head_dim;
-    S* queries = qkv + kv_head * heads.group_size() * dim;
-    S* key = qkv + (heads.num_heads + kv_head) * dim;
-    if (layer.q_norm && !layer.norms_all_heads) {
-        rms_norm({queries, dim, num_queries}, layer.q_norm, heads.head_dim, {queries, dim, num_queries});
-        rms_norm({key, dim, 1}, layer.k_norm, heads.head_dim, {key, dim, 1});
-    }
-    const Rotation& rotation = layer.rotation;
-    if (!rotation.cos) return;
-    ptrdiff_t at = position * rotation.rotary_dim;
-    RopeAngles angles{rotation.cos + at, rotation.sin + at, rotation.rotary_dim};
-    for (int h = 0; h < num_queries; ++h) table_.apply_rope(queries + h * dim, angles);
-    table_.apply_rope(key, angles);
-}
-
-template <typename S>
-void DecoderStack<S>::store_kv(const DecoderLayer<S>& layer, int64_t slot, int kv_head, const S* qkv) const {
-    if (slot == kNoSlot) return;
-    const HeadShape& heads = shape_.heads;
-    const S* key = qkv + (heads.num_heads + kv_head) * ptrdiff_t{heads.head_dim};
-    layout_.store_kv(key, key + ptrdiff_t{heads.num_kv_heads} * heads.head_dim, layer.cache, kv_head, slot,
-                     shape_.key_limit);
-}
-
 // Panels [begin, end) of a phase over `num_panels`. After the last panels of its own range, a thread reads its first
 // panels of the next linear map.
 template <typename S>
@@ -186,30 +161,20 @@ PanelRange DecoderStack<S>::panel_range(const Team& team, int begin, int end, in
     return {begin, end, is_last ? next.panel(team.range_begin(next_panels)) : nullptr};
 }
 
-// qkv_ of all rows; their keys and values go into the cache. Where no row attends, queries are not computed.
+// qkv_ of all rows; keys and values go into the cache. Where no row attends, queries are not computed.
 template <typename S>
-void DecoderStack<S>::project_and_store_kv(Team& team, int index, const Batch& in) {
+void DecoderStack<S>::project_and_store(Team& team, int index, const Batch& in) {
     const DecoderLayer<S>& layer = layers_[static_cast<size_t>(index)];
     bool attends = !in.last || in.last->count;
     int first = attends ? 0 : static_cast<int>(shape_.q_size() / kLanes);
-    int rows = in.rows, panels = layer.qkv.num_panels() - first, o_panels = layer.o.num_panels();
-    ptrdiff_t qkv_size = shape_.qkv_size();
-    auto attention_in = lazy_rms_norm(team, attention_input(layer, in.x, in.aux), rows, layer.qkv);
+    int panels = layer.qkv.num_panels() - first, o_panels = layer.o.num_panels();
+    auto inputs = lazy_rms_norm(team, attention_input(layer, in.x, in.aux), in.rows, layer.qkv);
     team.parallel_for_ranges(panels, [&](int begin, int end) {
         PanelRange range = panel_range(team, begin, end, panels, layer.o, o_panels);
-        table_.linear(layer.qkv, attention_in(), {range.begin + first, range.end + first, range.next},
-                      {qkv_.data(), qkv_size, rows});
+        table_.linear(layer.qkv, inputs(), {range.begin + first, range.end + first, range.next},
+                      {qkv_.data(), shape_.mixer_inputs(layer), in.rows});
     });
-    if (!in.last) attention_.prefetch_first(team, *in.plan, layer.cache, layer.rules.window);
-    // A task is one head of some rows: slots that share a page are written by one thread.
-    int kv_heads = shape_.heads.num_kv_heads, num_queries = attends ? shape_.heads.group_size() : 0;
-    team.parallel_for(kv_heads * ceil_div(rows, kRowsPerRopeTask), [&](int task) {
-        int head = task % kv_heads, begin = task / kv_heads * kRowsPerRopeTask;
-        for (int r = begin; r < std::min(rows, begin + kRowsPerRopeTask); ++r) {
-            apply_qk_norm_and_rope(layer, in.positions[r], head, num_queries, qkv_.data() + r * qkv_size);
-            store_kv(layer, in.slots[r], head, qkv_.data() + r * qkv_size);
-        }
-    });
+    if (!layer.conv) store_rows(team, index, in, attends ? shape_.heads.group_size() : 0);
 }
 
 // The rows of in.last become the first rows of x and qkv_. They ascend, so that no row is overwritten before its copy.
@@ -226,21 +191,23 @@ void DecoderStack<S>::keep_rows(Team& team, const Batch& in) {
 
 template <typename S>
 void DecoderStack<S>::run_fused_layer(Team& team, int index, const Batch& in) {
-    project_and_store_kv(team, index, in);
+    const DecoderLayer<S>& layer = layers_[static_cast<size_t>(index)];
+    project_and_store(team, index, in);
     if (in.last) keep_rows(team, in);
     int rows = in.last ? in.last->count : in.rows;
     if (rows == 0) return;
     const AttentionPlan& plan = in.last ? *in.last->plan : *in.plan;
     ptrdiff_t hidden = shape_.hidden_size, inter = shape_.intermediate_size;
-    ptrdiff_t q_size = shape_.q_size(), qkv_size = shape_.qkv_size();
-    const DecoderLayer<S>& layer = layers_[static_cast<size_t>(index)];
     size_t following = static_cast<size_t>(index) + 1;
     const Linear<S>& next = following < layers_.size() ? layers_[following].qkv : lm_head_;
     int o_panels = layer.o.num_panels(), gate_panels = layer.gate_up.num_panels() / 2;
     int down_panels = layer.down.num_panels();
 
-    attention_.run(team, plan, qkv_.data(), qkv_size, layer.cache, layer.rules, attention_out_.data());
-    auto attention_out = lazy_quantized(team, {attention_out_.data(), q_size, rows}, layer.o);
+    if (layer.conv)
+        mix_rows(team, index, in);
+    else
+        attention_.run(team, plan, qkv_.data(), shape_.qkv_size(), layer.cache, layer.rules, attention_out_.data());
+    auto attention_out = lazy_quantized(team, {attention_out_.data(), shape_.mixer_outputs(layer), rows}, layer.o);
     team.parallel_for_ranges(o_panels, [&](int begin, int end) {
         table_.linear_add(layer.o, attention_out(), panel_range(team, begin, end, o_panels, layer.gate_up, gate_panels),
                           {in.x, hidden, rows});

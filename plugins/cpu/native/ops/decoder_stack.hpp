@@ -44,6 +44,7 @@ struct DecoderLayer {
     Rotation rotation;
     KVCacheLayer cache;  // null pointers if another attention backend owns the cache
     ScoreRules rules;
+    ShortConv<S> conv;  // in place of attention: qkv is its input map then, and o its output map
 };
 
 struct DecoderShape {
@@ -60,6 +61,16 @@ struct DecoderShape {
 
     int q_size() const { return heads.num_heads * heads.head_dim; }
     int qkv_size() const { return (heads.num_heads + 2 * heads.num_kv_heads) * heads.head_dim; }
+
+    // Outputs of the layer's qkv, and inputs of its o.
+    template <typename S>
+    int mixer_inputs(const DecoderLayer<S>& layer) const {
+        return layer.conv ? 3 * layer.conv.size : qkv_size();
+    }
+    template <typename S>
+    int mixer_outputs(const DecoderLayer<S>& layer) const {
+        return layer.conv ? layer.conv.size : q_size();
+    }
 };
 
 // Where to copy the input of a layer, or the output of the last: [rows][hidden_size], rows `stride` apart.
@@ -95,13 +106,17 @@ class DecoderStack {
     void forward_some(S* x, const int64_t* positions, const int64_t* slots, const AttentionPlan& plan, int rows,
                       const S* aux, const RowSubset& last);
 
-    // The parts of a layer around another attention backend. qkv: [rows][queries, keys, values], with RoPE applied.
+    // The parts of a layer around another attention backend. qkv: [rows][queries, keys, values], with RoPE applied; of
+    // layers with a short convolution, what it reads.
     void pre_attention(int layer, const S* x, const int64_t* positions, int rows, const Segments& segments,
                        const S* aux, S* qkv);
     void post_attention(int layer, S* x, const S* attention_out, int rows, const Segments& segments);
 
     // logits[i] is of row rows[i], or of row i if `rows` is null.
     void logits(const S* x, const int64_t* rows, int count, float* out);
+
+    int mixer_inputs(int layer) const { return shape_.mixer_inputs(layers_[static_cast<size_t>(layer)]); }
+    int mixer_outputs(int layer) const { return shape_.mixer_outputs(layers_[static_cast<size_t>(layer)]); }
 
    private:
     using Team = ThreadPool::Team;
@@ -114,6 +129,7 @@ class DecoderStack {
         int rows;
         const RowSubset* last = nullptr;  // of the last layer; null for all rows
         const std::vector<LayerTap<S>>* taps = nullptr;
+        PrecedingSlots preceding = {};  // of layers with short convolutions
     };
     void prepare(int rows, const Segments& segments);
     // Rows and columns of a layer's input.
@@ -123,7 +139,10 @@ class DecoderStack {
     };
     void copy_taps(const Batch& in, int layer, const Part& part) const;
     void run_fused_layer(Team& team, int layer, const Batch& in);
-    void project_and_store_kv(Team& team, int layer, const Batch& in);
+    void project_and_store(Team& team, int layer, const Batch& in);
+    void store_rows(Team& team, int layer, const Batch& in, int num_queries);
+    void mix_rows(Team& team, int layer, const Batch& in);
+    PrecedingSlots find_preceding(const int64_t* slots, const AttentionPlan& plan);
     void keep_rows(Team& team, const Batch& in);
     void run_unfused_layer(Team& team, int layer, const Batch& in);
     static PanelRange panel_range(const Team& team, int begin, int end, int num_panels, const Linear<S>& next,
@@ -172,6 +191,8 @@ class DecoderStack {
     Linear<S> lm_head_;
     Attention<S> attention_;
     Experts<S> experts_;
+    int reach_ = 0, mixer_inputs_ = 0, mixer_outputs_ = 0;  // the most of any layer
+    std::vector<int64_t> preceding_;
     std::vector<S> normed_, qkv_, attention_out_, activated_;
     std::vector<S> branch_, gate_up_;            // of unfused layers; branch_: what is added to the residual stream
     std::vector<std::vector<S>> thread_normed_;  // by thread: the normalized rows of a small batch

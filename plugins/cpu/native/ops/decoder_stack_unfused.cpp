@@ -63,7 +63,7 @@ template <typename S>
 void DecoderStack<S>::project_qkv(Team& team, int index, bool is_first, const Batch& in, S* qkv) {
     const DecoderLayer<S>& layer = layers_[static_cast<size_t>(index)];
     NormedInput input = attention_input(layer, in.x, in.aux);
-    ptrdiff_t hidden = input.width(shape_.hidden_size), width = shape_.qkv_size();
+    ptrdiff_t hidden = input.width(shape_.hidden_size), width = shape_.mixer_inputs(layer);
     int rows = in.rows;
     S* normed = normed_.data();
     Rows<const S> normed_rows{normed, hidden, rows};
@@ -78,8 +78,8 @@ void DecoderStack<S>::project_qkv(Team& team, int index, bool is_first, const Ba
     });
     for_each_adapter_run(team, index, rows, [&](int begin, int count, const AdapterLayer<S>* adapter) {
         add_adapter(adapter, &AdapterLayer<S>::qkv, {normed + begin * hidden, hidden, count}, qkv + begin * width,
-                    shape_.qkv_size());
-        for (int r = begin; r < begin + count; ++r) {
+                    shape_.mixer_inputs(layer));
+        for (int r = begin; r < begin + count && !layer.conv; ++r) {
             if (layer.norms_all_heads) norm_all_heads(layer, qkv + r * width);
             for (int h = 0; h < shape_.heads.num_kv_heads; ++h) {
                 apply_qk_norm_and_rope(layer, in.positions[r], h, shape_.heads.group_size(), qkv + r * width);
@@ -122,7 +122,7 @@ void DecoderStack<S>::finish_layer(Team& team, int index, const Batch& in, const
     NormedInput mlp_in{in.x, layer.mlp_norm};
     S* x = in.x;
     int rows = in.rows;
-    ptrdiff_t hidden = shape_.hidden_size, inter = shape_.intermediate_size, q_size = shape_.q_size();
+    ptrdiff_t hidden = shape_.hidden_size, inter = shape_.intermediate_size, q_size = shape_.mixer_outputs(layer);
     S *normed = normed_.data(), *branch = branch_.data(), *activated = activated_.data();
     Rows<const S> normed_rows{normed, hidden, rows};
     bool is_dense = layer.mixture.experts.empty();
@@ -157,7 +157,10 @@ void DecoderStack<S>::run_unfused_layer(Team& team, int index, const Batch& in) 
     const DecoderLayer<S>& layer = layers_[static_cast<size_t>(index)];
     size_t following = static_cast<size_t>(index) + 1;
     project_qkv(team, index, index == 0, in, qkv_.data());
-    attention_.run(team, *in.plan, qkv_.data(), shape_.qkv_size(), layer.cache, layer.rules, attention_out_.data());
+    if (layer.conv)
+        mix_rows(team, index, in);
+    else
+        attention_.run(team, *in.plan, qkv_.data(), shape_.qkv_size(), layer.cache, layer.rules, attention_out_.data());
     finish_layer(team, index, in, attention_out_.data(), following < layers_.size() ? &layers_[following] : nullptr);
 }
 

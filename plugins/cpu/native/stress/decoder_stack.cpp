@@ -44,7 +44,8 @@ struct Adapters {
         zero.layers.resize(2);
         for (AdapterLayer<S>& layer : nonzero.layers) {
             LowRank<S>* projections[] = {&layer.qkv, &layer.o, &layer.gate_up, &layer.down};
-            for (size_t i = 0; i < 4; ++i) add_parts(pool, random, model.linears[i].linear(), *projections[i]);
+            size_t index = static_cast<size_t>(&layer - nonzero.layers.data());
+            for (size_t i = 0; i < 4; ++i) add_parts(pool, random, model.linear(index, i), *projections[i]);
             if (!model.routing.count) continue;
             add_parts(pool, random, model.expert_linears[0].linear(), layer.router);
             layer.experts.resize(static_cast<size_t>(between(random, 0, model.routing.count)));
@@ -114,7 +115,8 @@ void check_decoder_stack(const Kernels& kernels, std::shared_ptr<ThreadPool> poo
     Batch batch(random, block_size, rows_per_tile(heads)), other(same_random, block_size, between(random, 1, 9));
     Model<S> model(*pool, random, heads, true);
     RandomCache<S> cache(random, layout, heads, batch.num_blocks * block_size), other_cache = cache;
-    int rows = batch.plan.num_rows();
+    int rows = batch.plan.num_rows(), num_slots = batch.num_blocks * block_size;
+    std::vector<S> kept = random_numbers<S>(random, static_cast<size_t>(num_slots * model.hidden)), other_kept = kept;
     std::vector<S> x = random_numbers<S>(random, static_cast<size_t>(rows * model.hidden)), other_x = x;
     Adapters<S> adapters(*pool, random, model);
     auto segments = between(random, 0, 1) ? adapters.segments(random, rows) : typename DecoderStack<S>::Segments{};
@@ -124,12 +126,12 @@ void check_decoder_stack(const Kernels& kernels, std::shared_ptr<ThreadPool> poo
     std::vector<S> tapped(x.size()), other_tapped(x.size()), last(x.size());
     std::vector<float> logits(model.kVocab), other_logits(static_cast<size_t>(rows) * model.kVocab);
 
-    DecoderStack<S> many = model.stack(kernels, layout, pool, cache.layer(), rules, min_key);
+    DecoderStack<S> many = model.stack(kernels, layout, pool, cache.layer(), rules, min_key, kept.data());
     many.forward(x.data(), batch.positions.data(), batch.slots.data(), batch.plan, segments, aux_rows,
                  {{1, tapped.data(), model.hidden}, {2, last.data(), model.hidden}});
     many.logits(x.data(), last_row.data(), 1, logits.data());
-    DecoderStack<S> one =
-        model.stack(kernels, layout, std::make_shared<ThreadPool>(1), other_cache.layer(), rules, min_key);
+    DecoderStack<S> one = model.stack(kernels, layout, std::make_shared<ThreadPool>(1), other_cache.layer(), rules,
+                                      min_key, other_kept.data());
     one.forward(other_x.data(), other.positions.data(), other.slots.data(), other.plan, split_by_row<S>(segments),
                 aux_rows, {{1, other_tapped.data(), model.hidden}});
     one.logits(other_x.data(), nullptr, rows, other_logits.data());
@@ -138,6 +140,7 @@ void check_decoder_stack(const Kernels& kernels, std::shared_ptr<ThreadPool> poo
     require(same_bits(tapped.data(), other_tapped.data(), x.size()), isa + ": taps depend on threads or tiles");
     require(same_bits(x.data(), last.data(), x.size()), isa + ": the last tap is not the output");
     require(cache == other_cache, isa + ": the caches differ");
+    require(same_bits(kept.data(), other_kept.data(), kept.size()), isa + ": what convolutions keep differs");
     std::vector<S> fused = random_numbers<S>(random, x.size()), unfused = fused;
     many.forward(fused.data(), batch.positions.data(), batch.slots.data(), batch.plan, {}, aux_rows, {});
     many.forward(unfused.data(), batch.positions.data(), batch.slots.data(), batch.plan, {{0, rows, &adapters.zero}},

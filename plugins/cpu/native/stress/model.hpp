@@ -1,4 +1,4 @@
-// A random model of two layers, with experts or without.
+// A random model of two layers, with experts or without; the first may have a short convolution in place of attention.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace specserve {
 
 template <typename S>
 struct Model {
-    Model(ThreadPool& pool, Random& random, HeadShape shape, bool may_have_experts)
+    Model(ThreadPool& pool, Random& random, HeadShape shape, bool is_target)
         : heads(shape), hidden(between(random, 1, 30) * 2), inter(16 * between(random, 1, 3)),
           has_aux(between(random, 0, 1)) {
         int qkv = (heads.num_heads + 2 * heads.num_kv_heads) * heads.head_dim, q = heads.num_heads * heads.head_dim;
@@ -26,7 +26,15 @@ struct Model {
             std::vector<S> bias = random_numbers<S>(random, static_cast<size_t>(out_features));
             linears.push_back(random_linear<S>(pool, random, out_features, in_features, bias.data()).packed);
         }
-        if (may_have_experts && between(random, 0, 1)) {
+        if (is_target && between(random, 0, 1)) {
+            taps = between(random, 1, 5);
+            for (auto [out_features, in_features] :
+                 {std::pair{3 * hidden, has_aux ? 2 * hidden : hidden}, {hidden, hidden}})
+                conv_linears.push_back(random_linear<S>(pool, random, out_features, in_features, nullptr).packed);
+            conv_weight = random_numbers<float>(random, static_cast<size_t>((taps + 1) * hidden));
+            has_conv_bias = between(random, 0, 1);
+        }
+        if (is_target && between(random, 0, 1)) {
             routing.count = between(random, 1, 9);
             routing.chosen = between(random, 1, routing.count);
             routing.scores = between(random, 0, 1) ? Scores::kSoftmax : Scores::kSoftmaxOfChosen;
@@ -49,7 +57,7 @@ struct Model {
     }
 
     DecoderStack<S> stack(const Kernels& kernels, const KVLayout<S>& layout, std::shared_ptr<ThreadPool> pool,
-                          KVCacheLayer cache, ScoreRules rules, int min_key) const {
+                          KVCacheLayer cache, ScoreRules rules, int min_key, S* kept = nullptr) const {
         DecoderLayer<S> layer{};
         layer.input_norm = layer.k_norm = layer.mlp_norm = {norm.data()};
         if (rules.window) layer.q_norm = {norm.data()};
@@ -69,8 +77,21 @@ struct Model {
         shape.activation = activation;
         shape.routing = routing;
         shape.expert_size = inter;
-        return DecoderStack<S>(kernel_table<S>(kernels), layout, std::move(pool), shape, {layer, layer}, {norm.data()},
+        DecoderLayer<S> first = layer;
+        if (taps) {
+            const float* bias = has_conv_bias ? conv_weight.data() + ptrdiff_t{taps} * hidden : nullptr;
+            first.conv = {conv_weight.data(), bias, taps - 1, hidden, kept};
+            first.qkv = conv_linears[0].linear();
+            first.o = conv_linears[1].linear();
+            first.q_norm = first.k_norm = {};
+        }
+        return DecoderStack<S>(kernel_table<S>(kernels), layout, std::move(pool), shape, {first, layer}, {norm.data()},
                                linears[4].linear());
+    }
+
+    // The maps of a layer that adapters have parts of, but those of experts: qkv, o, gate_up and down.
+    const Linear<S>& linear(size_t layer, size_t i) const {
+        return layer == 0 && taps && i < 2 ? conv_linears[i].linear() : linears[i].linear();
     }
 
     ExpertLayer<S> mixture() const {
@@ -86,7 +107,11 @@ struct Model {
     bool has_aux;     // every layer reads an auxiliary input, and does not normalize the other
     Routing routing;  // of no experts, where there are none
     ActivationRule activation;
-    std::vector<PackedWeights<S>> linears, expert_linears;  // the latter: the router, then gate_up and down of each
+    int taps = 0;  // of the first layer's short convolution; 0 for none
+    bool has_conv_bias = false;
+    std::vector<float> conv_weight;  // and a bias behind it
+    // of experts: the router, then gate_up and down of each
+    std::vector<PackedWeights<S>> linears, expert_linears, conv_linears;
     std::vector<S> norm;
     std::vector<float> angles;
 };

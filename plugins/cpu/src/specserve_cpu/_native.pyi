@@ -186,11 +186,25 @@ class DtypeModule:
         @property
         def rows_per_tile(self) -> int: ...
 
+    class ShortConv:
+        """A gated short convolution. weight: [taps, channels] float32, the last for the token itself; bias: [channels]
+        float32."""
+
+        def __init__(self, machine: Machine, weight: Tensor, bias: Tensor | None) -> None: ...
+        def mix(
+            self, rows: Tensor, kept: Tensor, slots: Tensor, before: Tensor, exists: Tensor, out: Tensor, /
+        ) -> None:
+            """rows: [T, 3 channels], B, C and x; kept: [slots, channels], in which B * x of the rows is written; slots:
+            [T] int64; before: [T, taps - 1] int64, slots of the tokens before each row, the nearest first, and exists:
+            bool, whether there are such; out: [T, channels]. The tokens before a row that are among the rows come
+            before it."""
+
     class LayerWeights:
         """The weights of a layer. Norms that it does not have are None; those in float32, beside another dtype,
         multiply before the rounding. q_norm and k_norm: [head_dim], or of all heads. With an auxiliary norm, qkv has
         twice the inputs: the normed auxiliary input, then the normed input. cos, sin: [positions, 1, rotary_dim]
-        float32, None where nothing is rotated."""
+        float32, None where nothing is rotated. conv: in place of attention, between qkv and o; kept: [slots, channels],
+        what the cache has of its tokens, which only `DecoderStack.forward` reads."""
 
         def __init__(
             self,
@@ -210,6 +224,8 @@ class DtypeModule:
             mlp_output_norm: Tensor | None,
             cos: Tensor | None,
             sin: Tensor | None,
+            conv: DtypeModule.ShortConv | None,
+            kept: Tensor | None,
         ) -> None: ...
 
     class DecoderStack:
@@ -259,7 +275,8 @@ class DtypeModule:
             qkv: Tensor,
             /,
         ) -> None:
-            """qkv: [T, (heads + 2 kv_heads) * head_dim], with RoPE applied."""
+            """qkv: [T, (heads + 2 kv_heads) * head_dim], with RoPE applied; of a layer with a short convolution, the
+            [T, 3 channels] that it reads."""
 
         def post_attention(
             self,
@@ -269,7 +286,8 @@ class DtypeModule:
             adapters: Sequence[tuple[int, int, DtypeModule.PackedAdapter]],
             /,
         ) -> None:
-            """x, the input of the layer, becomes its output; attention_out: [T, heads * head_dim]."""
+            """x, the input of the layer, becomes its output; attention_out: [T, heads * head_dim], or [T, channels] of
+            a short convolution."""
 
         def logits(self, x: Tensor, rows: Tensor | None, out: Tensor) -> None:
             """out: [len(rows), V] float32; rows: of x, None for all."""

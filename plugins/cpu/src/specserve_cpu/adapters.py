@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from specserve_cpu import _native
 
 PROJECTIONS = ("qkv_proj", "o_proj", "gate_up_proj", "down_proj", "router")
+OF_SHORT_CONVS = {"in_proj": "qkv_proj", "out_proj": "o_proj"}
+"""Which of those the maps around a short convolution are."""
 OF_EXPERTS = ("gate_up_proj", "down_proj")
-LAYER_PROJECTION = re.compile(rf"layers\.(\d+)\.({'|'.join(PROJECTIONS)})")
+LAYER_PROJECTION = re.compile(rf"layers\.(\d+)\.({'|'.join((*PROJECTIONS, *OF_SHORT_CONVS))})")
 EXPERT_PROJECTION = re.compile(rf"layers\.(\d+)\.experts\.(\d+)\.({'|'.join(OF_EXPERTS)})")
 
 
@@ -36,7 +38,11 @@ class PackedAdapter:
     def __init__(self, machine: _native.Machine, module: type[_native.DtypeModule], weights: AdapterWeights) -> None:
         self.parts = {name: pack_parts(machine, module, parts) for name, parts in weights.items()}
         native = {name: part.native for name, part in self.parts.items()}
-        of_layers = {(int(m[1]), m[2]): native[name] for name in native if (m := LAYER_PROJECTION.fullmatch(name))}
+        of_layers = {
+            (int(m[1]), OF_SHORT_CONVS.get(m[2], m[2])): native[name]
+            for name in native
+            if (m := LAYER_PROJECTION.fullmatch(name))
+        }
         experts: dict[int, dict[tuple[int, str], _native.DtypeModule.LowRankParts]] = {}
         for name in native:
             if m := EXPERT_PROJECTION.fullmatch(name):

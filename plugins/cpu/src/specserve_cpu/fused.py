@@ -1,22 +1,24 @@
 """The decoder's layers in native calls: one for all layers with cpu_paged, two per layer around another backend.
 
-The same native functions as in the layers called piece by piece, so the same bits. LoRA adapters are included. Declines
-if a projection has another kind of delta or another plugin's kernel, which must be called in between.
+The same native functions as in the layers called piece by piece, so the same bits. LoRA adapters are included, and
+short convolutions in place of attention. Declines if a projection has another kind of delta or another plugin's kernel,
+which must be called in between.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 import torch
 
 from specserve.api import ForwardPass
-from specserve.api.batch import HiddenStates
-from specserve.api.models import NO_TAPS, DenseMlp, LowRankDelta, copy_tap
+from specserve.api.batch import HiddenStates, PrecedingTokens
+from specserve.api.models import NO_TAPS, DenseMlp, LowRankDelta, ShortConv, copy_tap
 from specserve_cpu.adapters import native_segments
 from specserve_cpu.attention import CpuPagedAttention, native_module
 from specserve_cpu.dlpack import dlpack
 from specserve_cpu.linear import PackedLinear, padding_of
+from specserve_cpu.short_conv import NativeShortConv
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,15 +31,18 @@ if TYPE_CHECKING:
     from specserve_cpu import _native
     from specserve_cpu.attention import PagedPlan
 
+Convs: TypeAlias = "dict[int, NativeShortConv]"
+"""By layer: what some have in place of attention."""
 LANES = 16
 FUSES = frozenset(
     {
         *("output norms", "float32 norms", "norms of all heads", "rotations by layer", "gelu_tanh"),
         *("residual multiplier", "logits divisor", "logit cap", "experts", "clamped_swiglu"),
-        *("score cap", "sinks"),
+        *("score cap", "sinks", "mixers"),
     }
 )
-"""All that layers may have; where they differ from Llama's they take the way of batches with adapters."""
+"""All that layers may have; where they differ from Llama's they take the way of batches with adapters, but for short
+convolutions. Other mixers are declined."""
 
 
 class NativePass(ForwardPass):
@@ -87,33 +92,45 @@ class SplitPass(NativePass):
     """Two calls per layer, before and after another attention backend."""
 
     def __init__(
-        self, model: DecoderModel, stack: _native.DtypeModule.DecoderStack, attention: AttentionBackend
+        self,
+        model: DecoderModel,
+        stack: _native.DtypeModule.DecoderStack,
+        attention: AttentionBackend,
+        convs: Convs,
     ) -> None:
         super().__init__(model, stack)
         self.attention = attention
         self.head_counts = (model.num_heads, model.num_kv_heads, model.num_kv_heads)
+        self.convs = convs
 
     def layers(
         self, x: Tensor, batch: Batch, plan: Any, taps: Mapping[int, Tensor] = NO_TAPS, aux: Tensor | None = None
     ) -> Tensor:
-        adapters = native_segments(batch.lora)
-        for layer in range(self.model.num_layers):
+        adapters, model = native_segments(batch.lora), self.model
+        tokens = PrecedingTokens.of(batch, model.reach, x.device) if self.convs else None
+        for layer in range(model.num_layers):
             copy_tap(taps, layer, x)
             aux_rows = None if aux is None else dlpack(aux)
-            qkv = x.new_empty((len(x), sum(self.head_counts), self.model.head_dim))
-            self.stack.pre_attention(
-                layer, dlpack(x), dlpack(batch.positions), adapters, aux_rows, dlpack(qkv.flatten(1))
-            )
-            q, k, v = qkv.split_with_sizes(self.head_counts, 1)
-            attention_out = self.attention.forward(layer, q, k, v, plan).flatten(1)
-            self.stack.post_attention(layer, dlpack(x), dlpack(attention_out.contiguous()), adapters)
-        copy_tap(taps, self.model.num_layers, x)
+            conv = self.convs.get(layer)
+            width = sum(self.head_counts) * model.head_dim if conv is None else 3 * conv.out_features
+            rows = x.new_empty((len(x), width))
+            self.stack.pre_attention(layer, dlpack(x), dlpack(batch.positions), adapters, aux_rows, dlpack(rows))
+            if conv is not None and tokens is not None:
+                mixed = self.attention.mix(conv, rows, model.token_states[model.state_layers[layer]], tokens)
+            else:
+                q, k, v = rows.view(len(x), -1, model.head_dim).split_with_sizes(self.head_counts, 1)
+                mixed = self.attention.forward(model.cache_layers[layer], q, k, v, plan).flatten(1)
+            self.stack.post_attention(layer, dlpack(x), dlpack(mixed.contiguous()), adapters)
+        copy_tap(taps, model.num_layers, x)
         return x
 
 
 def fuse(machine: _native.Machine, model: DecoderModel, attention: AttentionBackend) -> FusedPass | SplitPass | None:
     """None where the model cannot be fused."""
     if not all(is_fusable(p) for p in model.projections.values()) or not all(map(has_whole_panels, model.layers)):
+        return None
+    convs = convs_of(machine, model)
+    if convs is None:
         return None
     module = native_module(model.dtype)
     own = attention if isinstance(attention, CpuPagedAttention) else None
@@ -122,8 +139,8 @@ def fuse(machine: _native.Machine, model: DecoderModel, attention: AttentionBack
         attention=None if own is None else own.native,
         heads=(model.num_heads, model.num_kv_heads, model.head_dim),
         layers=[
-            layer_weights(module, layer, rotary)
-            for layer, rotary in zip(model.layers, model.layer_rotaries, strict=True)
+            layer_weights(module, weights, rotary, native_conv(model, layer, convs))
+            for layer, (weights, rotary) in enumerate(zip(model.layers, model.layer_rotaries, strict=True))
         ],
         final_norm=model.final_norm,
         lm_head=native_linear(model.lm_head),
@@ -134,7 +151,18 @@ def fuse(machine: _native.Machine, model: DecoderModel, attention: AttentionBack
         residual=model.config.multipliers.residual,
         routing=None if model.config.experts is None else routing_numbers(model.config.experts),
     )
-    return SplitPass(model, stack, attention) if own is None else FusedPass(model, stack)
+    return SplitPass(model, stack, attention, convs) if own is None else FusedPass(model, stack)
+
+
+def convs_of(machine: _native.Machine, model: DecoderModel) -> Convs | None:
+    """None where a layer has another mixer."""
+    convs: Convs = {}
+    for layer, weights in enumerate(model.layers):
+        if type(weights.mixer) is ShortConv:
+            convs[layer] = NativeShortConv(machine, weights.mixer, model.dtype)
+        elif weights.mixer is not None:
+            return None
+    return convs
 
 
 def has_whole_panels(layer: DecoderLayer) -> bool:
@@ -192,8 +220,24 @@ def routing_numbers(config: ExpertsConfig) -> _native.Routing:
     return config.count, config.chosen, config.scores, config.renormalised, config.rounded
 
 
+class ConvWeights(TypedDict):
+    """Arguments of the native `LayerWeights`: a short convolution, and what the cache has of its tokens."""
+
+    conv: _native.DtypeModule.ShortConv | None
+    kept: Tensor | None
+
+
+NO_CONV = ConvWeights(conv=None, kept=None)
+
+
+def native_conv(model: DecoderModel, layer: int, convs: Convs) -> ConvWeights:
+    if layer not in convs:
+        return NO_CONV
+    return {"conv": convs[layer].native, "kept": model.token_states[model.state_layers[layer]]}
+
+
 def layer_weights(
-    module: type[_native.DtypeModule], layer: DecoderLayer, rotary: RotaryTable | None
+    module: type[_native.DtypeModule], layer: DecoderLayer, rotary: RotaryTable | None, conv: ConvWeights = NO_CONV
 ) -> _native.DtypeModule.LayerWeights:
     return module.LayerWeights(
         input_norm=layer.input_norm,
@@ -208,4 +252,5 @@ def layer_weights(
         mlp_output_norm=layer.mlp_output_norm,
         cos=None if rotary is None else rotary.cos,
         sin=None if rotary is None else rotary.sin,
+        **conv,
     )

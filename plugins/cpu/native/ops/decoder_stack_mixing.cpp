@@ -1,0 +1,79 @@
+// What a layer mixes rows with: keys and values of attention, or a short convolution.
+#include <algorithm>
+
+#include "ops/decoder_stack.hpp"
+
+namespace specserve {
+
+namespace {
+constexpr int kRowsPerRopeTask = 16;
+}
+
+// One KV head of a row: the key and the first `num_queries` queries of its group.
+template <typename S>
+void DecoderStack<S>::apply_qk_norm_and_rope(const DecoderLayer<S>& layer, int64_t position, int kv_head,
+                                             int num_queries, S* qkv) const {
+    const HeadShape& heads = shape_.heads;
+    ptrdiff_t dim = heads.head_dim;
+    S* queries = qkv + kv_head * heads.group_size() * dim;
+    S* key = qkv + (heads.num_heads + kv_head) * dim;
+    if (layer.q_norm && !layer.norms_all_heads) {
+        rms_norm({queries, dim, num_queries}, layer.q_norm, heads.head_dim, {queries, dim, num_queries});
+        rms_norm({key, dim, 1}, layer.k_norm, heads.head_dim, {key, dim, 1});
+    }
+    const Rotation& rotation = layer.rotation;
+    if (!rotation.cos) return;
+    ptrdiff_t at = position * rotation.rotary_dim;
+    RopeAngles angles{rotation.cos + at, rotation.sin + at, rotation.rotary_dim};
+    for (int h = 0; h < num_queries; ++h) table_.apply_rope(queries + h * dim, angles);
+    table_.apply_rope(key, angles);
+}
+
+template <typename S>
+void DecoderStack<S>::store_kv(const DecoderLayer<S>& layer, int64_t slot, int kv_head, const S* qkv) const {
+    if (slot == kNoSlot) return;
+    const HeadShape& heads = shape_.heads;
+    const S* key = qkv + (heads.num_heads + kv_head) * ptrdiff_t{heads.head_dim};
+    layout_.store_kv(key, key + ptrdiff_t{heads.num_kv_heads} * heads.head_dim, layer.cache, kv_head, slot,
+                     shape_.key_limit);
+}
+
+// The keys and values of qkv_ go into the cache. A task is one head of some rows: slots that share a page are written
+// by one thread.
+template <typename S>
+void DecoderStack<S>::store_rows(Team& team, int index, const Batch& in, int num_queries) {
+    const DecoderLayer<S>& layer = layers_[static_cast<size_t>(index)];
+    int kv_heads = shape_.heads.num_kv_heads;
+    ptrdiff_t qkv_size = shape_.qkv_size();
+    if (!in.last) attention_.prefetch_first(team, *in.plan, layer.cache, layer.rules.window);
+    team.parallel_for(kv_heads * ceil_div(in.rows, kRowsPerRopeTask), [&](int task) {
+        int head = task % kv_heads, begin = task / kv_heads * kRowsPerRopeTask;
+        for (int r = begin; r < std::min(in.rows, begin + kRowsPerRopeTask); ++r) {
+            apply_qk_norm_and_rope(layer, in.positions[r], head, num_queries, qkv_.data() + r * qkv_size);
+            store_kv(layer, in.slots[r], head, qkv_.data() + r * qkv_size);
+        }
+    });
+}
+
+// attention_out_ of all rows. A task has some channels of every row: a row reads what rows before it have written.
+template <typename S>
+void DecoderStack<S>::mix_rows(Team& team, int index, const Batch& in) {
+    const ShortConv<S>& conv = layers_[static_cast<size_t>(index)].conv;
+    Rows<const S> rows{qkv_.data(), 3 * ptrdiff_t{conv.size}, in.rows};
+    team.parallel_for_ranges(ceil_div(conv.size, kLanes), [&](int begin, int end) {
+        ChannelRange channels{begin * kLanes, std::min(end * kLanes, conv.size)};
+        table_.short_conv(conv, rows, in.preceding, channels, {attention_out_.data(), conv.size, in.rows});
+    });
+}
+
+// For layers with short convolutions.
+template <typename S>
+PrecedingSlots DecoderStack<S>::find_preceding(const int64_t* slots, const AttentionPlan& plan) {
+    plan.find_preceding(reach_, preceding_);
+    return {slots, preceding_.data(), reach_};
+}
+
+template class DecoderStack<Bf16>;
+template class DecoderStack<float>;
+
+}  // namespace specserve
