@@ -38,6 +38,7 @@ CASES = {
     "grammar": "structured output: masks against none, drafts of forced text against masks alone",
     "adaptive": "fixed draft widths, tiers and ranked where text begins and ends to repeat itself",
     "families": "a mixture of experts against a dense model that reads as many weights for a token",
+    "state": "a model with short convolutions: steps in one native call against its pieces, verifying, a prompt",
     "peers": "throughput against vLLM and OpenVINO GenAI, which `make bench-peers` installs",
     "grammar_peers": "structured output against vLLM, which `make bench-peers` installs",
     "gpu": "on a CUDA device: the demo model and an 8B shape, plain, drafted and under adapters, against transformers",

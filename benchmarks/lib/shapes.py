@@ -12,7 +12,7 @@ from specserve.models.locate import locate_model
 from specserve_workbench.testing.toy import write_checkpoint
 
 HALF_BILLION, EXPERTS, DENSE = "half-billion", "billion-experts", "as-dense"
-SMALL_LLAMA, SMALL_GRANITE = "small-llama", "small-granite"
+SMALL_LLAMA, SMALL_GRANITE, SHORT_CONVS = "small-llama", "small-granite", "short-convolutions"
 SMALL: dict[str, Any] = {  # 8 layers, 107 million parameters, 213 MB in bfloat16
     "vocab_size": 16384,
     "hidden_size": 1024,
@@ -41,6 +41,23 @@ SHAPES: dict[str, dict[str, Any]] = {
         "head_dim": 64,
         "max_position_embeddings": 32768,
         "rms_norm_eps": 1e-6,
+        "rope_theta": 1e6,
+        "tie_word_embeddings": True,
+    },
+    # of LFM2-350M: 16 layers, 10 of which have short convolutions, 354 million parameters, 709 MB in bfloat16
+    SHORT_CONVS: {
+        "architecture": "lfm2",
+        "vocab_size": 65536,
+        "hidden_size": 1024,
+        "block_ff_dim": 6656,
+        "block_multiple_of": 256,
+        "num_hidden_layers": 16,
+        "full_attn_idxs": [2, 5, 8, 10, 12, 14],
+        "conv_L_cache": 3,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 8,
+        "head_dim": 64,
+        "max_position_embeddings": 4096,
         "rope_theta": 1e6,
         "tie_word_embeddings": True,
     },
