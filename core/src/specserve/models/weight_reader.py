@@ -116,6 +116,7 @@ class WeightReader:
     def mixing_layer(self, index: int, mixer: MixerConfig, norms: Mapping[str, Tensor]) -> DecoderLayer:
         hidden = self.config.hidden_size
         tensors = {name: self.wide(f"model.layers.{index}.{name}") for name in mixer.tensors(hidden)}
+        made = mixer.make(tensors)
         return DecoderLayer(
             input_norm=norms.get("input_norm"),
             qkv_proj=self.map_of(index, mixer.input_maps(hidden)),
@@ -126,7 +127,7 @@ class WeightReader:
             mlp_norm=norms.get("mlp_norm"),
             mlp_output_norm=norms.get("mlp_output_norm"),
             mlp=self.mlp(index),
-            mixer=mixer.make(tensors),
+            mixer=self.kernels.prepare_mixer(made) or made,
         )
 
     def map_of(self, index: int, maps: LinearMaps) -> Projection:

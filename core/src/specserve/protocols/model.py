@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from specserve.protocols.draft_pass import DraftPass
     from specserve.protocols.graphs import AdapterLimits, GraphAdapters
     from specserve.protocols.lowrank import AdapterWeights
+    from specserve.protocols.mixer import Mixer
     from specserve.protocols.part import WholeMap
     from specserve.protocols.quantised import QuantisedWeight, StackedWeight
+    from specserve.protocols.recurrent import RecurrentMixer
     from specserve.protocols.sampling import Sampler
 
 
@@ -126,6 +128,10 @@ class KernelSet(ABC):
         """As `prepare_stacked`, of a weight that is read from its file while it is packed, so that little of it lies
         unpacked in memory. pieces: its rows in their order, some million numbers each; a tensor where the file has one.
         None, after however many pieces: the set wants the whole weight, by the functions above."""
+        return None
+
+    def prepare_mixer(self, mixer: Mixer | RecurrentMixer) -> Mixer | RecurrentMixer | None:
+        """A layer's mixer by this set's kernels, which keeps the same numbers of tokens or requests; None: as it is."""
         return None
 
     def graph_adapters(self, projections: Sequence[str], limits: AdapterLimits) -> GraphAdapters | None:

@@ -16,9 +16,10 @@
 
 namespace specserve {
 
-void bind_plan(nb::module_& m);     // attention.cpp
-void bind_sampler(nb::module_& m);  // sampler.cpp
-void bind_coded(nb::module_& m);    // linear.cpp
+void bind_plan(nb::module_& m);             // attention.cpp
+void bind_sampler(nb::module_& m);          // sampler.cpp
+void bind_coded(nb::module_& m);            // linear.cpp
+void bind_delta_workspace(nb::module_& m);  // gated_delta_net.cpp
 
 // For each dtype, in a submodule.
 template <typename S>
@@ -33,6 +34,8 @@ template <typename S>
 void bind_decoder_stack(nb::module_& m);
 template <typename S>
 void bind_draft_head(nb::module_& m);
+template <typename S>
+void bind_gated_delta_net(nb::module_& m);
 
 // A job of one phase that runs kernels for S.
 template <typename S, typename Task>

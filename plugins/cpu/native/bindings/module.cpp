@@ -13,6 +13,7 @@ void bind(nb::module_ m) {
     bind_attention<S>(m);
     bind_decoder_stack<S>(m);
     bind_draft_head<S>(m);
+    bind_gated_delta_net<S>(m);
 }
 
 }  // namespace
@@ -31,6 +32,7 @@ NB_MODULE(_native, m) {
     bind_sampler(m);
     bind_plan(m);
     bind_coded(m);
+    bind_delta_workspace(m);
     bind<Bf16>(m.def_submodule("bfloat16"));
     bind<float>(m.def_submodule("float32"));
 }

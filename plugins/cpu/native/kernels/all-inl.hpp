@@ -17,6 +17,7 @@
 #ifdef SPECSERVE_TILES
 #include "kernels/attention_panels_amx-inl.hpp"
 #endif
+#include "kernels/gated_delta-inl.hpp"
 #include "kernels/gumbel-inl.hpp"
 #include "kernels/argmax-inl.hpp"
 #include "kernels/draft_scores-inl.hpp"

@@ -3,6 +3,7 @@
 
 #include "kernels/coded.hpp"
 #include "kernels/common.hpp"
+#include "kernels/gated_delta.hpp"
 #include "kernels/sampling_table.hpp"
 #include "kernels/short_conv.hpp"
 
@@ -191,6 +192,7 @@ struct KernelTable : LinearTable<S> {
     void (*normalize)(PartialAttention, int num_queries, int head_dim, S* out);
     KVLayout<S> by_slot, in_panels, by_slot_int8, in_panels_int8;
     void (*short_conv)(const ShortConv<S>&, Rows<const S> in, const PrecedingSlots&, ChannelRange, Rows<S> out);
+    GatedDeltaTable<S> gated_delta;
 };
 
 struct Kernels {

@@ -31,7 +31,7 @@ static KernelTable<S> kernel_table() {
             round_inplace<S>,        exp_shifted,        weighted_sum<S>,
             merge_segments,          add_sinks,          normalize<S>,
             by_slot<S, S>(),         in_panels<S, S>(),  by_slot<S, Int8<S>>(),
-            in_panels<S, Int8<S>>(), short_conv<S>};
+            in_panels<S, Int8<S>>(), short_conv<S>,      gated_delta_table<S>()};
 }
 
 static SamplingTable sampling_table() {

@@ -45,6 +45,11 @@ class CodedPart:
         the least and the greatest of consecutive ones. Units are [outputs, groups / n] float32, each for n groups, and
         steps [outputs, groups], int8 or uint8; without steps there is a unit for each group."""
 
+class DeltaWorkspace:
+    """Memory of calls of `DtypeModule.GatedDeltaNet`, one at a time."""
+
+    def __init__(self, machine: Machine) -> None: ...
+
 class AttentionPlan:
     """Which keys each row of a batch sees."""
 
@@ -355,6 +360,29 @@ class DtypeModule:
             chain; each has a target row, in this order and without edits. own: each row's last own hidden state.
             Returns (tokens, probabilities), max(steps) of each scored row, probability 0 behind a chain's end; and
             the seconds and the number of the passes after the first."""
+
+    class GatedDeltaNet:
+        """numbers: key heads G, value heads V, their sizes dk and dv, taps L. C = 2 G dk + V dv. All are float32."""
+
+        def __init__(
+            self,
+            *,
+            machine: Machine,
+            workspace: DeltaWorkspace,
+            numbers: tuple[int, int, int, int, int],
+            taps: Tensor,
+            dt_bias: Tensor,
+            rate: Tensor,
+            norm: Tensor,
+            eps: float,
+        ) -> None:
+            """taps: [L, C], the first for the token itself; dt_bias, rate: [V]; norm: [dv]."""
+
+        def mix(self, rows: Tensor, states: Tensor, trails: Tensor, runs: array[int], out: Tensor) -> None:
+            """rows: [T, C + 2 V + V dv] -> out: [T, V dv]; states: [slots, V dk dv + (L - 1) C] float32, trails:
+            [slots, draft tokens, C + 2 V]: see `specserve.api.models.LayerStates`. runs: array("q"), of each run
+            source, target, position, first row, known; then the number of followed draft tokens, and these; that of
+            draft tokens, and their parents; that of saved states, and (tokens, slot) of each."""
 
 float32: type[DtypeModule]
 bfloat16: type[DtypeModule]

@@ -27,6 +27,7 @@ from specserve_cpu.coded import (
 from specserve_cpu.dlpack import dlpack
 from specserve_cpu.draft_head import fuse_draft
 from specserve_cpu.fused import FUSES, fuse, routing_numbers
+from specserve_cpu.gated_delta_net import DeltaCalls, native_mixer
 from specserve_cpu.linear import PackedLinear, ReadableLinear, contiguous_rows, pad_columns, quantise
 from specserve_cpu.options import AUTO, GROUP_SIZES
 from specserve_cpu.sampler import CpuSampler
@@ -38,10 +39,19 @@ if TYPE_CHECKING:
 
     from specserve.api import AdapterLimits, AdapterWeights, AttentionBackend, DraftPass
     from specserve.api.batch import Segment
-    from specserve.api.models import DecoderModel, DraftHead, ExpertsConfig, QuantisedWeight, StackedWeight
+    from specserve.api.models import (
+        DecoderModel,
+        DraftHead,
+        ExpertsConfig,
+        Mixer,
+        QuantisedWeight,
+        RecurrentMixer,
+        StackedWeight,
+    )
     from specserve_cpu import _native
     from specserve_cpu.draft_head import FusedDraftPass
     from specserve_cpu.fused import FusedPass, SplitPass
+    from specserve_cpu.gated_delta_net import NativeDeltaNet
     from specserve_cpu.options import Inputs, Weights
 
 
@@ -60,7 +70,9 @@ class CpuKernels(KernelSet):
         self.name = f"cpu-{machine.instruction_set}{kept}{multiplied}"
         self.weights, self.activations = weights, activations
         self.sampler: CpuSampler = CpuSampler(machine)
-        self.native = native_module(getattr(torch, dtype))
+        self.dtype: torch.dtype = getattr(torch, dtype)
+        self.native = native_module(self.dtype)
+        self.delta_calls = DeltaCalls(machine)
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return self.prepare_linear(weight, bias)(x)
@@ -118,6 +130,9 @@ class CpuKernels(KernelSet):
             return CodedLinear(self.machine, chain((first,), codable), bias, inputs_of(first, self.activations))
         except NotPackedInPieces:
             return None
+
+    def prepare_mixer(self, mixer: Mixer | RecurrentMixer) -> NativeDeltaNet | None:
+        return native_mixer(self.delta_calls, mixer, self.dtype)
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         size = weight.shape[0]

@@ -1,0 +1,241 @@
+#include "ops/gated_delta_net.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/kernel_job.hpp"
+
+namespace specserve {
+
+namespace {
+
+constexpr int kTokensOfPiece = 128;
+constexpr int kPhasesOfPiece = 3;
+
+}  // namespace
+
+// Committed tokens in pieces that the workspace has room for. A run's draft tokens are in the piece of its last
+// committed one.
+template <typename S>
+auto GatedDeltaNet<S>::pieces(std::vector<DeltaRun<S>>& runs) const -> std::vector<std::vector<Stretch>> {
+    std::vector<std::vector<Stretch>> all(1);
+    int used = 0;
+    for (DeltaRun<S>& run : runs) {
+        for (int begin = 0; begin < run.num_tokens();) {
+            if (used >= kTokensOfPiece) {
+                all.emplace_back();
+                used = 0;
+            }
+            int end = std::min(run.committed, begin + kTokensOfPiece - used);
+            if (end == run.committed) end = run.num_tokens();
+            all.back().push_back({&run, begin, end, used});
+            used += end - begin;
+            begin = end;
+        }
+    }
+    return all;
+}
+
+// The last child of a draft token goes on in its place, the others in places of their own. Leaves leave theirs.
+template <typename S>
+auto GatedDeltaNet<S>::plan_branches(const DeltaRun<S>& run) -> BranchPlan {
+    size_t count = run.parents.size();
+    std::vector<int> children(count), free;
+    for (int parent : run.parents)
+        if (parent >= 0) ++children[static_cast<size_t>(parent)];
+    std::vector<int> left = children;
+    BranchPlan plan{std::vector<int>(count), std::vector<int>(count), 0};
+    for (size_t node = 0; node < count; ++node) {
+        int parent = run.parents[node];
+        int& from = plan.from[node] = parent < 0 ? -1 : plan.to[static_cast<size_t>(parent)];
+        int& to = plan.to[node];
+        if (parent >= 0 && --left[static_cast<size_t>(parent)] == 0) {
+            to = from;
+        } else if (!free.empty()) {
+            to = free.back();
+            free.pop_back();
+        } else {
+            to = plan.num_branches++;
+        }
+        if (children[node] == 0) free.push_back(to);
+    }
+    return plan;
+}
+
+template <typename S>
+void GatedDeltaNet<S>::mix(std::vector<DeltaRun<S>>& runs) const {
+    std::lock_guard<std::mutex> lock(workspace_->in_use);
+    std::vector<std::vector<Stretch>> all = pieces(runs);
+    std::vector<BranchPlan> plans;
+    int most_tokens = 0, most_branches = 0;
+    for (const DeltaRun<S>& run : runs) {
+        plans.push_back(plan_branches(run));
+        most_branches = std::max(most_branches, plans.back().num_branches);
+        if (run.committed == 0)
+            std::memcpy(run.target, run.source, static_cast<size_t>(shape_.state_size()) * sizeof(float));
+    }
+    for (const std::vector<Stretch>& piece : all)
+        if (!piece.empty()) {
+            const Stretch& last = piece.back();
+            most_tokens = std::max(most_tokens, last.first + last.end - last.begin);
+        }
+    auto grow = [](std::vector<float>& buffer, ptrdiff_t size) {
+        if (buffer.size() < static_cast<size_t>(size)) buffer.resize(static_cast<size_t>(size));
+    };
+    DeltaWorkspace& workspace = *workspace_;
+    grow(workspace.mixed, ptrdiff_t{most_tokens} * shape_.channels());
+    grow(workspace.gates, ptrdiff_t{most_tokens} * 2 * shape_.value_heads);
+    grow(workspace.outputs, ptrdiff_t{most_tokens} * shape_.out_features());
+    workspace.branches.resize(static_cast<size_t>(workspace.pool->size()));
+    for (std::vector<float>& branches : workspace.branches)
+        grow(branches, ptrdiff_t{most_branches} * shape_.key_dim * kDeltaColumns);
+    run_kernels(*workspace.pool, table_, kPhasesOfPiece * static_cast<int>(all.size()), [&](ThreadPool::Team& team) {
+        for (const std::vector<Stretch>& piece : all) compute(team, piece, plans.data(), runs.data());
+    });
+}
+
+template <typename S>
+void GatedDeltaNet<S>::compute(ThreadPool::Team& team, const std::vector<Stretch>& piece, const BranchPlan* plans,
+                               const DeltaRun<S>* first_run) const {
+    std::vector<Token> tokens;
+    for (const Stretch& stretch : piece)
+        for (int token = stretch.begin; token < stretch.end; ++token)
+            tokens.push_back({*stretch.run, token, static_cast<size_t>(stretch.first + token - stretch.begin)});
+    int num_tokens = static_cast<int>(tokens.size());
+    team.parallel_for_ranges(num_tokens * shape_.key_heads, [&](int begin, int end) {
+        for (int i = begin; i < end; ++i) {
+            const Token& token = tokens[static_cast<size_t>(i / shape_.key_heads)];
+            convolve(token, i % shape_.key_heads);
+            if (i % shape_.key_heads == 0) leave(token);
+        }
+    });
+    int blocks = ceil_div(shape_.value_dim, kDeltaColumns), of_run = shape_.value_heads * blocks;
+    float* branches = workspace_->branches[static_cast<size_t>(team.thread_index())].data();
+    team.parallel_for(static_cast<int>(piece.size()) * of_run, [&](int i) {
+        const Stretch& stretch = piece[static_cast<size_t>(i / of_run)];
+        int head = i % of_run / blocks, column = i % blocks * kDeltaColumns;
+        walk(stretch, plans[stretch.run - first_run], head, column, branches);
+    });
+    team.parallel_for_ranges(num_tokens * shape_.value_heads, [&](int begin, int end) {
+        for (int i = begin; i < end; ++i)
+            finish(tokens[static_cast<size_t>(i / shape_.value_heads)], i % shape_.value_heads);
+    });
+}
+
+// The query, the key and the values of a key head.
+template <typename S>
+void GatedDeltaNet<S>::convolve(const Token& token, int key_head) const {
+    const DeltaRun<S>& run = token.run;
+    ConvInputs<S> inputs{};
+    inputs.num_taps = shape_.taps;
+    int at = token.index;
+    for (; at >= 0 && inputs.num_rows < shape_.taps; at = run.before(at))
+        inputs.rows[inputs.num_rows++] = run.rows[static_cast<size_t>(at)];
+    const float* window = run.source + shape_.window_begin();
+    for (int i = inputs.num_rows; i < shape_.taps; ++i)
+        inputs.window[i] = window + ptrdiff_t{i - inputs.num_rows} * shape_.channels();
+
+    const GatedDeltaTable<S>& table = table_.gated_delta;
+    float* mixed = workspace_->mixed.data() + token.row * static_cast<size_t>(shape_.channels());
+    auto of_channels = [&](int begin, int count) {
+        table.convolve(inputs, weights_.taps, shape_.channels(), begin, count, mixed + begin);
+        return mixed + begin;
+    };
+    int dk = shape_.key_dim, values = shape_.out_features() / shape_.key_heads;
+    float* q = of_channels(key_head * dk, dk);
+    table.set_length(q, 1.0f / __builtin_sqrtf(static_cast<float>(dk)), dk);
+    float* k = of_channels(shape_.key_channels() + key_head * dk, dk);
+    table.set_length(k, 1.0f, dk);
+    of_channels(2 * shape_.key_channels() + key_head * values, values);
+}
+
+// What a token has once: its decays and betas, its trail, and the windows behind it.
+template <typename S>
+void GatedDeltaNet<S>::leave(const Token& token) const {
+    const DeltaRun<S>& run = token.run;
+    int heads = shape_.value_heads;
+    const S* row = run.rows[static_cast<size_t>(token.index)];
+    const S *b = row + shape_.channels(), *a = b + heads;
+    float* decay = workspace_->gates.data() + token.row * static_cast<size_t>(2 * heads);
+    table_.gated_delta.gates(a, b, weights_.dt_bias, weights_.rate, heads, decay, decay + heads);
+    if (token.index >= run.committed)
+        std::memcpy(run.trails[static_cast<size_t>(token.index - run.committed)], row,
+                    static_cast<size_t>(shape_.trail_width()) * sizeof(S));
+    if (token.index + 1 == run.committed) store_window(run, token.index, run.target);
+    for (const SavedState& saved : run.saved)
+        if (saved.token == token.index) store_window(run, token.index, saved.state);
+}
+
+template <typename S>
+void GatedDeltaNet<S>::store_window(const DeltaRun<S>& run, int token, float* state) const {
+    float* to = state + shape_.window_begin();
+    const float* from = run.source + shape_.window_begin();
+    for (int i = 0; i + 1 < shape_.taps; ++i, to += shape_.channels()) {
+        if (token >= 0) {
+            table_.widen(run.rows[static_cast<size_t>(token)], shape_.channels(), to);
+            token = run.before(token);
+        } else {
+            std::memcpy(to, from, static_cast<size_t>(shape_.channels()) * sizeof(float));
+            from += shape_.channels();
+        }
+    }
+}
+
+// Columns [column, column + kDeltaColumns) of a head, over the tokens of a stretch.
+template <typename S>
+void GatedDeltaNet<S>::walk(const Stretch& stretch, const BranchPlan& plan, int head, int column,
+                            float* branches) const {
+    const DeltaRun<S>& run = *stretch.run;
+    int dk = shape_.key_dim, dv = shape_.value_dim, heads = shape_.value_heads;
+    int columns = std::min(kDeltaColumns, dv - column), key_head = head / (heads / shape_.key_heads);
+    ptrdiff_t at = head * shape_.head_size() + column;
+    auto saved = run.saved.begin();
+    for (int token = stretch.begin; token < stretch.end; ++token) {
+        size_t row = static_cast<size_t>(stretch.first + token - stretch.begin);
+        const float* mixed = workspace_->mixed.data() + row * static_cast<size_t>(shape_.channels());
+        const float* gates = workspace_->gates.data() + row * static_cast<size_t>(2 * heads);
+        DeltaStep step{};
+        step.from = (token == 0 ? run.source : run.target) + at;
+        step.to = run.target + at;
+        step.from_stride = step.to_stride = dv;
+        if (token >= run.committed) {
+            size_t node = static_cast<size_t>(token - run.committed);
+            auto branch = [&](int index) { return branches + ptrdiff_t{index} * dk * kDeltaColumns; };
+            step.from = run.target + at;
+            if (plan.from[node] >= 0) {
+                step.from = branch(plan.from[node]);
+                step.from_stride = kDeltaColumns;
+            }
+            step.to = branch(plan.to[node]);
+            step.to_stride = kDeltaColumns;
+        }
+        step.q = mixed + key_head * dk;
+        step.k = mixed + shape_.key_channels() + key_head * dk;
+        step.dk = dk;
+        step.v = mixed + 2 * shape_.key_channels() + head * dv + column;
+        step.decay = gates[head];
+        step.beta = gates[heads + head];
+        step.out = workspace_->outputs.data() + row * static_cast<size_t>(shape_.out_features()) + head * dv + column;
+        table_.gated_delta.step(step, columns);
+        while (saved != run.saved.end() && saved->token < token) ++saved;
+        for (; saved != run.saved.end() && saved->token == token; ++saved)
+            for (int r = 0; r < dk; ++r)
+                std::memcpy(saved->state + at + ptrdiff_t{r} * dv, run.target + at + ptrdiff_t{r} * dv,
+                            static_cast<size_t>(columns) * sizeof(float));
+    }
+}
+
+template <typename S>
+void GatedDeltaNet<S>::finish(const Token& token, int head) const {
+    S* out = token.run.outputs[static_cast<size_t>(token.index)];
+    if (!out) return;
+    int dv = shape_.value_dim;
+    const S* z = token.run.rows[static_cast<size_t>(token.index)] + shape_.trail_width() + head * dv;
+    const float* o = workspace_->outputs.data() + token.row * static_cast<size_t>(shape_.out_features()) + head * dv;
+    table_.gated_delta.norm_and_gate(o, z, weights_.norm, weights_.eps, dv, out + head * dv);
+}
+
+template class GatedDeltaNet<Bf16>;
+template class GatedDeltaNet<float>;
+
+}  // namespace specserve

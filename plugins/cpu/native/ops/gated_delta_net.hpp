@@ -1,0 +1,119 @@
+// A layer of gated delta nets over the rows of a step, in one job. Letters as in `GatedDeltaNet` of the core: G key
+// heads of dk, V value heads of dv, C = 2 G dk + V dv channels, L taps. A state is S of every value head, float32
+// [V][dk][dv], and the inputs of the last L - 1 tokens, float32 [L - 1][C], the nearest first.
+//
+// A row's bits depend on its own path alone: a head's columns are walked token by token, and the order of operations of
+// a token is that of the kernels, whatever the chunk, the other runs, the threads and the number of draft tokens.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "kernels/kernel_table.hpp"
+#include "runtime/thread_pool.hpp"
+
+namespace specserve {
+
+struct DeltaShape {
+    int key_heads, value_heads, key_dim, value_dim, taps;
+
+    int key_channels() const { return key_heads * key_dim; }
+    int out_features() const { return value_heads * value_dim; }
+    int channels() const { return 2 * key_channels() + out_features(); }
+    int trail_width() const { return channels() + 2 * value_heads; }
+    int row_size() const { return trail_width() + out_features(); }
+    ptrdiff_t head_size() const { return ptrdiff_t{key_dim} * value_dim; }
+    ptrdiff_t window_begin() const { return value_heads * head_size(); }
+    ptrdiff_t state_size() const { return window_begin() + ptrdiff_t{taps - 1} * channels(); }
+};
+
+struct DeltaWeights {
+    const float* taps;            // [L][C], the first for the token itself
+    const float *dt_bias, *rate;  // [V]
+    const float* norm;            // [dv]
+    float eps;
+};
+
+// Where the state behind a token is to be, too.
+struct SavedState {
+    int token;  // of the run
+    float* state;
+};
+
+// The tokens of one request: its `committed` tokens, each behind the one before it, then draft tokens.
+template <typename S>
+struct DeltaRun {
+    const float* source;  // is not changed
+    float* target;        // for the state behind the committed tokens
+    int committed;
+    std::vector<const S*> rows;     // [committed and draft tokens][trail_width], or [row_size] where there is an output
+    std::vector<S*> outputs;        // [out_features] each; null for draft tokens of an earlier step
+    std::vector<int> parents;       // of each draft token, an earlier one; -1 for the last committed token
+    std::vector<S*> trails;         // of each draft token, for its first `trail_width` numbers
+    std::vector<SavedState> saved;  // ascending
+
+    int num_tokens() const { return static_cast<int>(rows.size()); }
+    // The token before this one on its path; -1 for the source.
+    int before(int token) const {
+        if (token < committed) return token - 1;
+        int parent = parents[static_cast<size_t>(token - committed)];
+        return parent < 0 ? committed - 1 : committed + parent;
+    }
+};
+
+// Memory of a call, which the layers of a model share: for a limited number of tokens, whatever the step.
+class DeltaWorkspace {
+   public:
+    explicit DeltaWorkspace(std::shared_ptr<ThreadPool> pool) : pool(std::move(pool)) {}
+
+    std::shared_ptr<ThreadPool> pool;
+    std::mutex in_use;
+    std::vector<float> mixed, gates, outputs;
+    std::vector<std::vector<float>> branches;  // of each thread
+};
+
+template <typename S>
+class GatedDeltaNet {
+   public:
+    GatedDeltaNet(const KernelTable<S>& table, std::shared_ptr<DeltaWorkspace> workspace, DeltaShape shape,
+                  DeltaWeights weights)
+        : table_(table), workspace_(std::move(workspace)), shape_(shape), weights_(weights) {}
+
+    const DeltaShape& shape() const { return shape_; }
+    void mix(std::vector<DeltaRun<S>>& runs) const;
+
+   private:
+    // Tokens [begin, end) of a run, whose numbers in the workspace begin at `first`.
+    struct Stretch {
+        DeltaRun<S>* run;
+        int begin, end, first;
+    };
+    // Where draft tokens have the states behind them, among a task's branches; -1: in the target.
+    struct BranchPlan {
+        std::vector<int> from, to;
+        int num_branches;
+    };
+    struct Token {
+        const DeltaRun<S>& run;
+        int index;   // in the run
+        size_t row;  // in the workspace
+    };
+
+    std::vector<std::vector<Stretch>> pieces(std::vector<DeltaRun<S>>& runs) const;
+    static BranchPlan plan_branches(const DeltaRun<S>& run);
+    void compute(ThreadPool::Team& team, const std::vector<Stretch>& piece, const BranchPlan* plans,
+                 const DeltaRun<S>* first_run) const;
+    void convolve(const Token& token, int key_head) const;
+    void leave(const Token& token) const;
+    void store_window(const DeltaRun<S>& run, int token, float* state) const;
+    void walk(const Stretch& stretch, const BranchPlan& plan, int head, int column, float* branches) const;
+    void finish(const Token& token, int head) const;
+
+    KernelTable<S> table_;
+    std::shared_ptr<DeltaWorkspace> workspace_;
+    DeltaShape shape_;
+    DeltaWeights weights_;
+};
+
+}  // namespace specserve
