@@ -74,6 +74,7 @@ def step(passes: ForwardPass, attention: AttentionBackend, batch: Batch, scored:
 
 def convolutions(model: DecoderModel, batch: Batch) -> Callable[[], None]:
     """Those of all layers, over random rows."""
+    assert model.reach is not None, "it has convolutions"
     tokens = PrecedingTokens.of(batch, model.reach, model.device)
     rows = torch.randn(batch.num_rows, 3 * model.hidden_size).to(model.dtype)
     kernels, mixers = model.kernels, [model.layers[layer].mixer for layer in model.state_layers]

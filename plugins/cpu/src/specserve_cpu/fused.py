@@ -107,7 +107,7 @@ class SplitPass(NativePass):
         self, x: Tensor, batch: Batch, plan: Any, taps: Mapping[int, Tensor] = NO_TAPS, aux: Tensor | None = None
     ) -> Tensor:
         adapters, model = native_segments(batch.lora), self.model
-        tokens = PrecedingTokens.of(batch, model.reach, x.device) if self.convs else None
+        tokens = None if model.reach is None else PrecedingTokens.of(batch, model.reach, x.device)
         for layer in range(model.num_layers):
             copy_tap(taps, layer, x)
             aux_rows = None if aux is None else dlpack(aux)
