@@ -9,11 +9,13 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from fake_engine import FakeEngine
 from in_memory import PARENT_SPAN, PARENT_TRACE, TRACEPARENT, KeptTraces
-from opentelemetry.trace import StatusCode
+from multidict import CIMultiDict, CIMultiDictProxy
+from opentelemetry.trace import StatusCode, get_current_span
 
 from both_forms import FORMS, in_form
 from specserve_server.app.application import make_app
 from specserve_server.config import ServerConfig
+from specserve_server.traces.request_span import context_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -103,6 +105,35 @@ async def test_two_parents_are_none(tokenizer: HfTokenizer) -> None:
     async with served("direct", FakeEngine(tokenizer), traces) as client:
         span = await span_of(client, traces, headers=[("traceparent", TRACEPARENT), ("traceparent", TRACEPARENT)])
     assert span.parent is None
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"traceparent": TRACEPARENT + "x" * 5000},
+        {"traceparent": "\udc80" * 55},
+        {"baggage": "key=\udc80"},
+        {"baggage": "=,;wrong," + "x" * 9000},
+    ],
+)
+def test_a_header_that_opentelemetry_cannot_read_has_no_span_above_and_no_line_in_the_log(
+    headers: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    KeptTraces()
+    context = context_of(CIMultiDictProxy(CIMultiDict(headers)))
+    assert not get_current_span(context).get_span_context().is_valid
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(("name", "value"), [("tracestate", "=,;wrong,a=\udc80"), ("baggage", "key=\udc80")])
+def test_what_is_malformed_beside_it_leaves_the_span_above(
+    name: str, value: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    KeptTraces()
+    headers = CIMultiDictProxy(CIMultiDict({"traceparent": TRACEPARENT, name: value}))
+    found = get_current_span(context_of(headers)).get_span_context()
+    assert f"{found.trace_id:032x}" == PARENT_TRACE
+    assert not caplog.records
 
 
 async def test_states_of_several_headers_are_one(tokenizer: HfTokenizer) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
     from multidict import CIMultiDictProxy
+    from opentelemetry.context import Context
     from opentelemetry.trace import Span, Tracer
 
     from specserve_server.state.request_record import Failure, Generation, RequestRecord
@@ -63,7 +64,7 @@ class RequestSpan:
             "url.path": request.rel_url.raw_path,
             "url.scheme": request.scheme,
         }
-        parent = propagate.extract(request.headers, getter=HEADERS)
+        parent = context_of(request.headers)
         span = tracer.start_span(operation, parent, SpanKind.SERVER, attributes, start_time=clock.now())
         return cls(span, clock, operation)
 
@@ -96,6 +97,15 @@ class RequestSpan:
         if failure.status >= 500:
             self.span.add_event("exception", {"exception.type": failure.exception}, timestamp=self.clock.now())
             self.span.set_status(Status(StatusCode.ERROR))
+
+
+def context_of(headers: CIMultiDictProxy[str]) -> Context:
+    """The client's span, as the propagators of OTEL_PROPAGATORS read it. Where one of them raises, as that of baggage
+    does for bytes that are not UTF-8, W3C Trace Context alone."""
+    try:
+        return propagate.extract(headers, getter=HEADERS)
+    except Exception:
+        return PROPAGATOR.extract(headers, getter=HEADERS)
 
 
 def has_left(record: RequestRecord, status: int | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from specserve_server.traces.engine_spans import EngineSpans
@@ -19,11 +20,17 @@ if TYPE_CHECKING:
     E = TypeVar("E", bound=RunningEngine)
 
 
+OF_HEADERS = ("opentelemetry.trace.span", "opentelemetry.trace.propagation", "opentelemetry.baggage")
+"""Loggers that warn of headers which clients send: they are ignored, and no client fills the log."""
+
+
 class SentTraces(NoTraces):
     is_on = True
 
     def __init__(self, provider: Provider) -> None:
         self.provider, self.clock = provider, WallClock()
+        for name in OF_HEADERS:
+            logging.getLogger(name).setLevel(logging.ERROR)
 
     @classmethod
     def to(cls, endpoint: str | None) -> SentTraces:
