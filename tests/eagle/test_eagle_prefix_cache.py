@@ -6,6 +6,7 @@ import pytest
 import torch
 from eagle_engines import KINDS, Recorder, draft_kv, eagle_engine, fresh_draft_kv, runtime_of, write_draft, write_target
 
+from covering import covering
 from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve_workbench.testing.engines import make_engine, run_requests
 from specserve_workbench.testing.requests import toy_request
@@ -43,9 +44,11 @@ def conversations(engine, num_turns=4):
     return hits
 
 
-@pytest.mark.parametrize("block_size", [1, 4, 16])
-@pytest.mark.parametrize("kind", ["standalone", "eagle3"])
-@pytest.mark.parametrize("budget", [512, 24])
+@covering(
+    ("each_kernel_set", "kind"), ("kind", "block_size"), ("budget", "block_size"),
+    each_kernel_set=["torch", "cpu"], kind=["standalone", "eagle3"], block_size=[1, 4, 16], budget=[512, 24],
+    indirect=["each_kernel_set"],
+)  # fmt: skip
 def test_hits_are_the_same_with_and_without_a_draft_model(target, drafts, kind, block_size, budget):
     options = {"block_size": block_size, "max_num_batched_tokens": budget}
     plain = make_engine(target, **options).engine
@@ -61,8 +64,10 @@ def first_turn(engine, length):
     return [*SYSTEM[:20], *run_requests(engine, [request]).tokens()["first"]]
 
 
-@pytest.mark.parametrize("verifies", [False, True])
-@pytest.mark.parametrize("kind", KINDS)
+@covering(
+    ("each_kernel_set", "kind"), ("kind", "verifies"),
+    each_kernel_set=["torch", "cpu"], kind=KINDS, verifies=[False, True], indirect=["each_kernel_set"],
+)  # fmt: skip
 def test_a_second_turn_is_drafted_from_blocks_that_the_first_turns_last_step_completed(target, drafts, kind, verifies):
     def second_turn(prefix_cache):
         engine = eagle_engine(target, drafts[kind], block_size=8, prefix_cache=prefix_cache)
@@ -79,8 +84,10 @@ def test_a_second_turn_is_drafted_from_blocks_that_the_first_turns_last_step_com
     assert min(count for _, count in hit) == 51  # from the first generated token on
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("length", [47, 48, 49])
+@covering(
+    ("each_kernel_set", "kind"), ("kind", "length"),
+    each_kernel_set=["torch", "cpu"], kind=KINDS, length=[47, 48, 49], indirect=["each_kernel_set"],
+)  # fmt: skip
 def test_keys_behind_a_hit_are_those_of_a_fresh_computation(target, drafts, kind, length):
     engine = eagle_engine(target, drafts[kind], block_size=8)
     tokens = [*first_turn(engine, length), 9, 8]
