@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import pytest
 
+from covering import covering
 from specserve_workbench.testing.engines import make_engine, run, run_requests
 from specserve_workbench.testing.requests import toy_request, varied_requests
 from specserve_workbench.testing.toy import write_checkpoint
 
 CONFIGURATIONS = [("float32", 1), ("float32", 2), ("bfloat16", 1), ("bfloat16", 2), ("float16", 1)]
+"""Dtype and threads."""
+LIMITS = [(8, 512), (24, 64), (5, 17), (3, 4)]
+"""Requests that run together, and tokens of a step."""
+each_configuration = covering(
+    each_kernel_set=["torch", "cpu"], configuration=CONFIGURATIONS, indirect=["each_kernel_set"]
+)
 
 
 @pytest.fixture(autouse=True)
 def _once_in_float16(request, each_kernel_set):
     """In which torch serves in both sets: tests/cpu holds it to that."""
-    if each_kernel_set == "cpu" and "float16" in request.node.callspec.params.values():
+    parameters = request.node.callspec.params
+    dtype = parameters["configuration"][0] if "configuration" in parameters else parameters["dtype"]
+    if each_kernel_set == "cpu" and dtype == "float16":
         pytest.skip("torch serves in float16")
 
 
@@ -24,18 +33,22 @@ def with_logprobs(count, seed):
     return [replace(r, params=replace(r.params, logprobs=3)) for r in varied_requests(count, seed=seed)]
 
 
-@pytest.mark.parametrize(("dtype", "threads"), CONFIGURATIONS)
-def test_chunks_and_neighbours_change_no_token_and_no_logprob(toy_model, dtype, threads):
+@covering(
+    ("each_kernel_set", "configuration"), ("each_kernel_set", "limits"),
+    each_kernel_set=["torch", "cpu"], configuration=CONFIGURATIONS, limits=LIMITS, indirect=["each_kernel_set"],
+)  # fmt: skip
+def test_chunks_and_neighbours_change_no_token_and_no_logprob(toy_model, configuration, limits):
     requests = with_logprobs(24, 3)
-    common = {"dtype": dtype, "threads": threads}
+    common = dict(zip(("dtype", "threads"), configuration, strict=True))
     expected = run(toy_model, requests, max_num_seqs=1, max_num_batched_tokens=512, **common).decided()
-    for sequences, budget in ((8, 512), (24, 64), (5, 17), (3, 4)):
-        got = run(toy_model, requests, max_num_seqs=sequences, max_num_batched_tokens=budget, **common).decided()
-        assert got == expected, (sequences, budget)
+    sequences, budget = limits
+    got = run(toy_model, requests, max_num_seqs=sequences, max_num_batched_tokens=budget, **common).decided()
+    assert got == expected
 
 
-@pytest.mark.parametrize(("dtype", "threads"), CONFIGURATIONS)
-def test_preemption_changes_no_token_and_no_logprob(toy_model, dtype, threads):
+@each_configuration
+def test_preemption_changes_no_token_and_no_logprob(toy_model, configuration):
+    dtype, threads = configuration
     requests = with_logprobs(24, 4)
     expected = run(toy_model, requests, dtype=dtype, threads=threads).decided()
     size = "440K" if dtype == "float32" else "220K"  # room for the longest request, not for two
@@ -44,8 +57,9 @@ def test_preemption_changes_no_token_and_no_logprob(toy_model, dtype, threads):
     assert tight.decided() == expected
 
 
-@pytest.mark.parametrize(("dtype", "threads"), CONFIGURATIONS)
-def test_hits_on_prompts_and_on_generated_blocks_change_nothing(toy_model, dtype, threads):
+@each_configuration
+def test_hits_on_prompts_and_on_generated_blocks_change_nothing(toy_model, configuration):
+    dtype, threads = configuration
     first = toy_request("first", range(1, 50), max_tokens=60, ignore_eos=True, logprobs=3)
     engine = make_engine(toy_model, dtype=dtype, threads=threads).engine
     generated = run_requests(engine, [first]).tokens()["first"]
