@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from graph_runs import KindsOfSteps, steps_of
 from test_declared_pairs import DRAFTING, PARTNERS, RANKS, declared_pairs, needed_options, partner_plugin
 
+from covering import covering_cells
 from specserve_workbench.testing.engines import make_engine, plain_run, run_requests, watch
 from specserve_workbench.testing.requests import toy_request, varied_requests
 
@@ -35,7 +35,7 @@ def pair_engine(model, plugin, feature, partner, graphs):
     ).engine  # fmt: skip
 
 
-@pytest.mark.parametrize(("plugin", "feature"), PAIRS)
+@covering_cells(["plugin", "feature"], PAIRS)
 def test_a_declared_pair_is_replayed_or_says_why_not(toy_model, plugin, feature):
     repetitive = [toy_request(f"r{i}", (5, 6, 6), max_tokens=20, logit_bias={6: 20.0 + i}, seed=i) for i in range(3)]
     requests = [*varied_requests(10), *repetitive]
