@@ -5,13 +5,9 @@ from __future__ import annotations
 import re
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fake_site import write_distribution
 from type_checks import check_types
-
-if TYPE_CHECKING:
-    import pytest
 
 PAGES = Path(__file__).parents[2] / "docs" / "plugins"
 
@@ -43,7 +39,7 @@ def install_page(site: Path, page: str) -> dict[str, str]:
     return files
 
 
-def check_page_types(page: str, folder: Path, factory: pytest.TempPathFactory) -> None:
+def check_page_types(page: str, folder: Path) -> None:
     """Of a page's package, written into `folder`."""
     sources = [path for path in install_page(folder, page) if path.endswith(".py")]
-    check_types(sources, folder, factory)
+    check_types(sources, folder)

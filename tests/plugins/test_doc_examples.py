@@ -79,12 +79,12 @@ def test_every_hook_has_an_example():
     assert {hook for heading in headings for hook in re.findall(r"`(\w+)`", heading)} | ELSEWHERE == {*HOOK_ARGUMENTS}
 
 
-def test_they_are_well_typed(tmp_path, tmp_path_factory):
+def test_they_are_well_typed(tmp_path):
     for path, code in EXAMPLES.items():
         (tmp_path / path).parent.mkdir()
         (tmp_path / path).write_text(code)
         (tmp_path / path).with_name("__init__.py").touch()
-    check_types(EXAMPLES, tmp_path, tmp_path_factory)
+    check_types(EXAMPLES, tmp_path)
 
 
 @pytest.mark.parametrize("default_plugins", [False, True], ids=["torch", "native"])

@@ -192,5 +192,5 @@ def test_doctor_knows_the_family(checkpoint, family):
     assert case.weights().stored == case.weights().served > 10**6
 
 
-def test_the_page_is_well_typed(tmp_path, tmp_path_factory):
-    check_page_types(PAGE, tmp_path, tmp_path_factory)
+def test_the_page_is_well_typed(tmp_path):
+    check_page_types(PAGE, tmp_path)

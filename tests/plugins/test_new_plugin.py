@@ -76,11 +76,11 @@ def test_a_new_plugin_passes_its_own_tests(kind, made):
     assert " skipped" not in said
 
 
-def test_new_plugins_are_well_typed_and_in_good_style(made, tmp_path, tmp_path_factory):
+def test_new_plugins_are_well_typed_and_in_good_style(made, tmp_path):
     sources = [plugin / "src" / f"my_{kind}_plugin" for kind, plugin in made.plugins.items()]
     tests = {path.name: path for plugin in made.plugins.values() for path in (plugin / "tests").glob("*.py")}
     files = [*sources, *tests.values()]  # one of what all have
-    check_types(files, tmp_path, tmp_path_factory, made.environment)
+    check_types(files, tmp_path, made.environment)
     for plugin in made.plugins.values():
         run("ruff", "check", "--no-cache", ".", cwd=plugin)
         run("ruff", "format", "--no-cache", "--check", ".", cwd=plugin)

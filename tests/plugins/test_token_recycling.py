@@ -181,5 +181,5 @@ def test_check_load_says_ok(installed, site, capsys):
     assert capsys.readouterr().out.splitlines()[-1] == "ok."
 
 
-def test_it_is_well_typed(tmp_path, tmp_path_factory):
-    check_page_types(PAGE, tmp_path, tmp_path_factory)
+def test_it_is_well_typed(tmp_path):
+    check_page_types(PAGE, tmp_path)

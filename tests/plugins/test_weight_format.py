@@ -212,5 +212,5 @@ def test_doctor_reads_the_formats(installed, toy_model, tmp_path):
     assert case.weights().stored == sum(t.nbytes for t in load_file(path / "model.safetensors").values())
 
 
-def test_the_page_is_well_typed(tmp_path, tmp_path_factory):
-    check_page_types(PAGE, tmp_path, tmp_path_factory)
+def test_the_page_is_well_typed(tmp_path):
+    check_page_types(PAGE, tmp_path)
