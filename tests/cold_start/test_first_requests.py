@@ -47,7 +47,7 @@ def those_that_died(tables, form, model, first, count):
     return json.loads(said)
 
 
-@pytest.mark.parametrize(("form", "processes"), trials(both_forms.FORMS, 18, 200))
+@pytest.mark.parametrize(("form", "processes"), trials(both_forms.FORMS, 8, 200))
 def test_eight_threads_that_prepare_first_requests_end_no_process(model, form, processes):
     assert those_that_died("tables", form, model, 1000 * processes, processes) == []
 
@@ -70,7 +70,7 @@ def test_engines_that_start_at_once_in_a_fresh_process_answer_the_same(model, pr
         assert run_fresh("-m", "cold_start.first_engines", model) == (0, "", "")
 
 
-@pytest.mark.parametrize(("form", "servers"), trials(FORMS, 2, 20))
+@pytest.mark.parametrize(("form", "servers"), trials(FORMS, 1, 20))
 def test_fresh_servers_on_busy_cores_answer_all_first_requests(model, tmp_path, form, servers):
     logs = [tmp_path / f"log-{i}" for i in range(servers)]
     with busy_cores(), ThreadPoolExecutor(2) as pairs:
