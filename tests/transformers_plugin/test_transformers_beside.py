@@ -11,6 +11,7 @@ from toy_adapters import lora_of, under
 from toy_heads import write_head
 from transformers import AutoModelForCausalLM
 
+from covering import covering
 from specserve.errors import ConfigError
 from specserve.protocols import Drafter, DrafterNeeds
 from specserve.types import StructuredOutput
@@ -95,8 +96,7 @@ class Reader(Drafter):
         return [None] * len(limits)
 
 
-@pytest.mark.parametrize("graphs", ["none", "piecewise"])
-@pytest.mark.parametrize("name", KINDS)
+@covering(name=KINDS, graphs=["none", "piecewise"])
 def test_hidden_states_are_those_of_transformers(tmp_path, name, graphs):
     path, reader = write_model(tmp_path, name), Reader()
     prompt = PROMPTS["r20"]
@@ -115,8 +115,7 @@ def test_hidden_states_are_those_of_transformers(tmp_path, name, graphs):
 
 
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")  # PEFT 0.21 asks for it
-@pytest.mark.parametrize("kernels", ["cpu", "torch"])
-@pytest.mark.parametrize("name", KINDS)
+@covering(name=KINDS, kernels=["cpu", "torch"])
 def test_adapters_give_the_text_of_peft(tmp_path, name, kernels):
     """Beside requests of the base model, and with drafts."""
     path = write_model(tmp_path / "model", name)
@@ -131,8 +130,7 @@ EXPERTS = ["experts.gate_up_proj", "experts.down_proj"]
 
 
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
-@pytest.mark.parametrize("kernels", ["cpu", "torch"])
-@pytest.mark.parametrize("name", ["GptOssForCausalLM", "MixtralForCausalLM", "Qwen2MoeForCausalLM"])
+@covering(name=["GptOssForCausalLM", "MixtralForCausalLM", "Qwen2MoeForCausalLM"], kernels=["cpu", "torch"])
 def test_adapters_of_experts_give_the_text_of_peft(tmp_path, name, kernels):
     """Beside requests of the base model, and with drafts."""
     path = write_model(tmp_path / "model", name)

@@ -6,6 +6,7 @@ import pytest
 from architectures import KINDS, SERVED, write_model
 from runs import options_of
 
+from covering import covering
 from specserve_workbench.testing.drafters import NoisyDrafter
 from specserve_workbench.testing.engines import run
 from specserve_workbench.testing.requests import TOY_VOCAB, varied_requests
@@ -36,8 +37,7 @@ def check(path, arithmetic, **settings):
     return drafted
 
 
-@pytest.mark.parametrize("arithmetic", ["torch-float32", "torch-bfloat16", "cpu-float32", "cpu-bfloat16"])
-@pytest.mark.parametrize("name", KINDS)
+@covering(name=KINDS, arithmetic=["torch-float32", "torch-bfloat16", "cpu-float32", "cpu-bfloat16"])
 def test_drafts_chunks_and_neighbours_change_nothing(tmp_path, name, arithmetic):
     check(write_model(tmp_path, name), arithmetic, max_num_batched_tokens=24)
 
@@ -84,8 +84,7 @@ def test_odd_widths_change_nothing(tmp_path, name, arithmetic):
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("arithmetic", ["torch-float32", "torch-bfloat16", "cpu-float32", "cpu-bfloat16"])
-@pytest.mark.parametrize("name", KINDS)
+@covering(name=KINDS, arithmetic=["torch-float32", "torch-bfloat16", "cpu-float32", "cpu-bfloat16"])
 def test_calls_that_torch_splits_among_threads_change_nothing(tmp_path, name, arithmetic):
     """A step of 300 rows has more numbers than torch computes in one thread."""
     wide = {"hidden_size": 512, "intermediate_size": 1030, "moe_intermediate_size": 520}

@@ -8,6 +8,7 @@ from architectures import SERVED, write_model
 from runs import options_of
 from transformers.models.llama import modeling_llama
 
+from covering import covering
 from specserve_transformers import interface
 from specserve_transformers.model import OwnPass
 from specserve_transformers.own_decoder import as_rotations, rotated
@@ -38,8 +39,10 @@ def model_of(path, kernels="cpu", **options):
     return make_engine(path, **options_of(kernels), **options).engine.runner.model
 
 
-@pytest.mark.parametrize("arithmetic", ["torch-float32", "torch-bfloat16", "cpu-float32", "cpu-bfloat16"])
-@pytest.mark.parametrize("name", [name for name, family in OWN.items() if family])
+@covering(
+    name=[name for name, family in OWN.items() if family],
+    arithmetic=["torch-float32", "torch-bfloat16", "cpu-float32", "cpu-bfloat16"],
+)
 def test_they_have_the_bits_of_the_engines_own_family(tmp_path, name, arithmetic):
     kernels, dtype = arithmetic.split("-")
     if (name, dtype) == ("Gemma2ForCausalLM", "bfloat16"):
@@ -113,8 +116,7 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("kernels", ["cpu", "torch"])
-@pytest.mark.parametrize("what", CHANGES)
+@covering(what=CHANGES, kernels=["cpu", "torch"])
 def test_layers_with_anything_else_are_computed_by_their_class(tmp_path, monkeypatch, what, kernels):
     name, change = CHANGES[what]
     path = write_model(tmp_path, "LlamaForCausalLM", **HEAD_DIM)

@@ -6,6 +6,7 @@ import pytest
 from architectures import KINDS, SERVED, write_model
 from runs import expected, greedy, options_of, prompts
 
+from covering import covering
 from specserve_workbench.testing.engines import make_engine, run
 
 
@@ -18,8 +19,7 @@ def check(path, kernels):
         assert len(set(tokens)) > 3, "text that repeats one token would hide errors"
 
 
-@pytest.mark.parametrize("kernels", ["cpu", "torch"])
-@pytest.mark.parametrize("name", KINDS)
+@covering(name=KINDS, kernels=["cpu", "torch"])
 def test_all_kinds_of_models_give_the_text_of_transformers(tmp_path, name, kernels):
     check(write_model(tmp_path, name), kernels)
 
