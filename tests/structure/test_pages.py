@@ -6,10 +6,15 @@ import pkgutil
 import re
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+from markdown_links import broken_links, what_misses
 
 from specserve_server.cli import build_parser
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -42,9 +47,12 @@ def test_the_index_lists_every_page():
 
 
 @each_page
-def test_every_link_leads_somewhere(page):
-    links = {link.partition("#")[0] for link in found(page, r"\]\(([^)]+)\)") if not link.startswith("http")}
-    assert [link for link in links if not (page.parent / link).exists()] == []
+def test_every_link_leads_to_a_file_and_a_heading_that_exist(page):
+    assert broken_links(page) == []
+
+
+def test_every_page_and_heading_that_code_names_exists():
+    assert [each for each in named_in_code() if what_misses(ROOT / each.page, each.anchor)] == []
 
 
 @each_page
@@ -73,6 +81,20 @@ def test_every_command_that_is_shown_is_understood(page):
             build_parser().parse_args(words)
         except SystemExit as error:
             pytest.fail(f"specserve {command}: {error}")
+
+
+class NamedPage(NamedTuple):
+    source: Path
+    page: str
+    anchor: str
+
+
+def named_in_code() -> Iterator[NamedPage]:
+    """The pages that messages and docstrings of the products name."""
+    for source in (path for pattern in ("*/src", "plugins/*/src", "deploy/*/src") for path in ROOT.glob(pattern)):
+        for module in sorted(source.rglob("*.py")):
+            for page, anchor in re.findall(r"(docs/[\w/]+\.md)(?:#([\w-]+))?", module.read_text()):
+                yield NamedPage(module, page, anchor)
 
 
 def is_python(name: str) -> bool:
