@@ -12,7 +12,8 @@
 #   make soak       a server with all plugins under mixed clients for MINUTES=30, SEED=1; FORM=engine-process for one of
 #                   its forms; exit code 1 where anything is lost, wrong or left (docs/testing.md)
 #   make lint       ruff, mypy --strict and clang-format
-#   make pages      the pages of docs/ that are generated; make proofs runs the conformance kit before
+#   make pages      the pages and pictures of docs/ that are generated; make proofs runs the conformance kit before
+#   make docs       the site of the docs into build/site; make docs-serve shows it, and what is edited, on port 8000
 #   make wheels     sdists and wheels of every distribution into dist/, installed and used in a fresh environment
 #   make bench      the tables of benchmarks/
 #   make bench-peers  the same requests in vLLM and OpenVINO GenAI, each in an environment under build/peers
@@ -28,7 +29,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 # short enough that two pools on the same cores do not stall each other.
 export GOMP_SPINCOUNT ?= 20000
 
-.PHONY: demo serve test test-all test-clients test-cluster test-routers test-page fuzz soak lint pages proofs wheels bench bench-peers gpu-check \
+.PHONY: demo serve test test-all test-clients test-cluster test-routers test-page fuzz soak lint pages proofs docs docs-serve wheels bench bench-peers gpu-check \
 	native-where-possible clean
 
 # The demo and the server run without the native plugins where these cannot be built; the tests need them.
@@ -118,6 +119,12 @@ pages: $(VENV)/.dev
 	$(BIN)/python tools/transformers_table.py
 	$(BIN)/specserve plugins matrix --markdown --proofs docs/compatibility.json > docs/compatibility.md
 
+docs: $(VENV)/.docs
+	@$(BIN)/python tools/docs_site.py build
+
+docs-serve: $(VENV)/.docs
+	@$(BIN)/python tools/docs_site.py serve
+
 # Proves every declared pair anew, and writes what was found into docs/.
 TOY := from pathlib import Path; from specserve_workbench.testing.toy import write_checkpoint; write_checkpoint(Path('build/proofs/llama'))
 OWN := adaptive cpu eagle gguf grammar hybrid_attn kv_events lora ngram quantised repeat tensor_parallel transformers
@@ -202,5 +209,11 @@ $(VENV)/.dev: pyproject.toml template/pyproject.toml $(PURE:%=%/pyproject.toml) 
 	@$(PIP) install -q --group dev $(PURE:%=-e %) -e template
 	@touch $@
 
+$(VENV)/.docs: pyproject.toml | $(BIN)/python
+	@echo "== installing what builds the site (about 90 MB on disk)"
+	@$(PIP) install -q --upgrade "pip>=25.1"
+	@$(PIP) install -q --group docs
+	@touch $@
+
 clean:
-	rm -rf $(VENV) build/wheels dist plugins/*/build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build/wheels build/site build/site_pages dist plugins/*/build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from markdown_links import broken_links, what_misses
 
+from markdown_links import broken_links, what_misses
 from specserve_server.cli import build_parser
 
 if TYPE_CHECKING:
@@ -38,12 +38,6 @@ def found(page: Path, pattern: str) -> set[str]:
 
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-
-
-def test_the_index_lists_every_page():
-    docs = ROOT / "docs"
-    pages = {str(page.relative_to(docs)) for page in docs.rglob("*.md")} - {"README.md"}
-    assert {link for link in found(docs / "README.md", r"\]\(([^)]+)\)") if not link.startswith("..")} == pages
 
 
 @each_page
