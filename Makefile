@@ -117,6 +117,7 @@ pages: $(VENV)/.dev
 	$(BIN)/python tools/plugin_reference.py > docs/plugins/reference.md
 	$(BIN)/python tools/option_table.py
 	$(BIN)/python tools/transformers_table.py
+	$(BIN)/python tools/step_picture.py
 	$(BIN)/specserve plugins matrix --markdown --proofs docs/compatibility.json > docs/compatibility.md
 
 docs: $(VENV)/.docs

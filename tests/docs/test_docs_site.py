@@ -49,7 +49,7 @@ def test_pages_and_the_files_that_they_lead_to_lie_as_in_the_repository(laid_out
     for name in (
         "README.md",
         "docs/plugins/contract.md",
-        "docs/images/playground.png",
+        "docs/images/step.svg",
         "deploy/routers/README.md",
         "LICENSE",
     ):
