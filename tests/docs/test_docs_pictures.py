@@ -7,6 +7,7 @@ import re
 import msgspec
 import pytest
 
+import speed_plot
 import step_picture
 import svg
 from doc_pages import ROOT
@@ -14,7 +15,43 @@ from specserve.types import GenerateRequest, SamplingParams
 from specserve_workbench.testing.engines import make_engine, run_requests
 
 IMAGES = ROOT / "docs" / "images"
+PAGE = (ROOT / "docs" / "benchmarks.md").read_text()
 RECORD = msgspec.json.decode((IMAGES / "step.json").read_bytes(), type=step_picture.Record)
+
+
+def test_the_plot_is_drawn_from_the_tables_that_there_are():
+    assert (IMAGES / "speed.svg").read_text() == speed_plot.drawn(speed_plot.panels(PAGE)), "make pages"
+
+
+PLAIN = "`peers`, half-billion in bfloat16, plain greedy at 1 / 8 / 32 (one round)"
+EDITS = "`peers`, n-gram speculation in all engines (3 rounds): edits; sampled at 0.8"
+OTHER_PAGE = f"""
+| {PLAIN} | 9 / 9 / 9 tokens/s: 9x / 9x / 9x vLLM | |
+
+{speed_plot.MACHINE} with AVX512_BF16.
+
+| {PLAIN} | 39 / 171 / 243 tokens/s: **1.1x** / 1.2x / 1.3x vLLM, 2.1x / **2.2x** / 2.3x OpenVINO | 1.5x; 1.3x |
+| {EDITS} | 1 / 2 / 3 tokens/s: 3.1x / 3.2x / 3.3x vLLM, 4.1x / 4.2x / 4.3x OpenVINO; 1 / 2 / 3: 9x / 9x / 9x | 3x |
+
+| random 1.5 B shape, Q4_K_M | decode, 1 | 41.8 | 31.1 | 25.6 | 5.1x / 6.1x | 1.1x |
+| | decode, 8 | 166 | 48.9 | 102 | 5.2x / 6.2x | 2x |
+| | decode, 32 | 196 | 68.8 | 143 | 5.3x / 6.3x | 3x: missed |
+| | prompt of 2,000 tokens | 357 | 123 | 320 | 9x / 9x | 1x |
+"""
+
+
+def test_the_plot_has_the_figures_of_its_rows_and_of_no_others():
+    few_bits, bfloat16, edits = speed_plot.panels(OTHER_PAGE)
+    assert few_bits.ratios == {"llama.cpp": [5.1, 5.2, 5.3], "OpenVINO": [6.1, 6.2, 6.3]}
+    assert bfloat16.ratios == {"vLLM": [1.1, 1.2, 1.3], "OpenVINO": [2.1, 2.2, 2.3]}
+    assert edits.ratios == {"vLLM": [3.1, 3.2, 3.3], "OpenVINO": [4.1, 4.2, 4.3]}
+    shown = re.findall(r">([\d.]+)x<", speed_plot.drawn([few_bits, bfloat16, edits]))
+    assert sorted(map(float, shown)) == [tens + tenths / 10 for tens in range(1, 7) for tenths in (1, 2, 3)]
+
+
+def test_a_row_that_is_gone_is_named():
+    with pytest.raises(SystemExit, match="no row '`peers`, half-billion in bfloat16"):
+        speed_plot.panels(OTHER_PAGE.replace(PLAIN, "another"))
 
 
 def test_the_picture_of_a_step_shows_the_recorded_one():
@@ -69,7 +106,7 @@ def test_text_is_read_on_chips(chip):
     assert contrast(svg.ON_CHIP, chip) >= 4.5
 
 
-@pytest.mark.parametrize("name", ["step"])
+@pytest.mark.parametrize("name", ["speed", "step"])
 def test_pictures_have_no_ground_of_their_own_and_say_what_they_show(name):
     drawn = (IMAGES / f"{name}.svg").read_text()
     width = re.search(r'viewBox="0 0 (\d+)', drawn)
