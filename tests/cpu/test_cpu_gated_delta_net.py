@@ -13,7 +13,6 @@ from specserve.api.models import GatedDeltaNet, GatedDeltaNetConfig, LayerStates
 from specserve_cpu.gated_delta_net import DeltaCalls, native_mixer
 
 if TYPE_CHECKING:
-
     from torch import Tensor
 
     from specserve.api.models import RecurrentMixer

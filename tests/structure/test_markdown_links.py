@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from markdown_links import anchors, broken_links, links, slug_of
 
 HEADINGS = {
