@@ -11,7 +11,7 @@ from recurrent_family import PLUGIN, Recurrent
 
 from specserve.errors import ConfigError
 from specserve_workbench.testing.drafters import NoisyDrafter
-from specserve_workbench.testing.engines import drafter_plugin, make_engine, run_requests
+from specserve_workbench.testing.engines import drafter_plugin, make_engine, run_requests, verify_everything
 from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests
 from specserve_workbench.testing.toy import write_checkpoint
 
@@ -160,6 +160,15 @@ def test_too_little_memory_is_refused_with_what_is_needed(model):
     ):
         engine_of(model, state_memory="100K")
     assert engine_of(model, state_memory="100K", max_num_seqs=1).metrics
+
+
+def test_drafts_wider_than_what_can_be_followed_are_cut(model, alone):
+    noisy = NoisyDrafter(alone["float32"].tokens(), p=0.9, max_width=6, vocab_size=TOY_VOCAB)
+    engine = verify_everything(engine_of(model, drafter=noisy, max_draft_tokens=3))
+    assert run_requests(engine, requests()).decided() == alone["float32"].decided()
+    assert engine.metrics.num_accepted_tokens > 60
+    assert not engine.metrics.drafter_faults
+    assert max(engine.metrics.accepted_per_position) == 2
 
 
 def test_states_of_no_draft_tokens_are_smaller(model):

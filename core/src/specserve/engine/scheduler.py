@@ -181,11 +181,14 @@ class Scheduler:
         return spans
 
     def fit_draft(self, request: Request, choice: Draft | int | None, budget: int) -> Draft | None:
-        """What the planner chose, cut to the budget and to the blocks that are available without preemption."""
+        """What the planner chose, cut to the budget, to what recurrent layers can follow, and to the blocks that are
+        available without preemption."""
         if isinstance(choice, int):
             draft = request.draft and first(request.draft, min(choice, budget))
         else:
             draft = choice and first(choice, budget)
+        if draft is not None and self.states.most_nodes is not None:
+            draft = first(draft, self.states.most_nodes)
         if draft is None:
             return None
         end = len(request.tokens) + len(draft.tokens)

@@ -8,7 +8,7 @@ import torch
 
 from specserve.config import parse_bytes
 from specserve.engine.size_cache import free_memory
-from specserve.engine.states import NO_STATES, NoStates, RecurrentStates
+from specserve.engine.states import NO_STATES, NoStates, RecurrentStates, StateRoom
 from specserve.errors import ConfigError
 from specserve.kv.states import StatePool
 from specserve.memory import zeros_in_huge_pages
@@ -63,7 +63,8 @@ def make_states(config: EngineConfig, model: ServedModel, *, drafts: bool) -> No
     ]
     interval = -(-INTERVAL // config.block_size) * config.block_size
     num_bytes = sizes.own(config.max_num_seqs) + (every - own) * sizes.state
-    return RecurrentStates(pool, config.block_size, interval, num_bytes, saves=config.prefix_cache)
+    room = StateRoom(num_bytes, most_nodes)
+    return RecurrentStates(pool, room, config.block_size, interval, saves=config.prefix_cache)
 
 
 def num_saved(config: EngineConfig, sizes: StateSizes, free: int) -> int:

@@ -8,7 +8,7 @@ answer.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -25,11 +25,20 @@ if TYPE_CHECKING:
     from specserve.kv.states import StatePool
 
 
+class StateRoom(NamedTuple):
+    """The memory for all states, in bytes, and the widest draft that a step can follow."""
+
+    num_bytes: int
+    most_nodes: int
+
+
 class NoStates:
     """Of models without recurrent layers."""
 
     num_bytes = 0
     """Memory for all states that there may be."""
+    most_nodes: int | None = None
+    """The widest draft that a step can follow; None: any."""
 
     @property
     def num_running(self) -> int:
@@ -71,9 +80,9 @@ class RecurrentStates(NoStates):
     """interval: tokens between two saved states of a prompt, a multiple of the block size. `saves`: whether there is a
     prefix cache."""
 
-    def __init__(self, pool: StatePool, block_size: int, interval: int, num_bytes: int, *, saves: bool) -> None:
+    def __init__(self, pool: StatePool, room: StateRoom, block_size: int, interval: int, *, saves: bool) -> None:
         self.pool, self.block_size, self.interval, self.saves = pool, block_size, interval, saves
-        self.num_bytes = num_bytes
+        self.num_bytes, self.most_nodes = room
 
     @property
     def num_running(self) -> int:
