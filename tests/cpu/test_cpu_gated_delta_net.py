@@ -8,14 +8,15 @@ import pytest
 import torch
 from native_cases import ALIKE, each_dtype, each_set, machine, make_unusual, randn, same_bits
 
+from specserve.api import LayerStates
 from specserve.api.batch import SpanStates, StateRun
-from specserve.api.models import GatedDeltaNet, GatedDeltaNetConfig, LayerStates, ShortConvConfig
+from specserve.api.models import GatedDeltaNet, GatedDeltaNetConfig, ShortConvConfig
 from specserve_cpu.gated_delta_net import DeltaCalls, native_mixer
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from specserve.api.models import RecurrentMixer
+    from specserve.api import RecurrentMixer
 
 EQUAL = GatedDeltaNetConfig(key_heads=2, value_heads=2, key_dim=16, value_dim=16, taps=4, norm_eps=1e-5)
 GROUPED = GatedDeltaNetConfig(key_heads=2, value_heads=6, key_dim=16, value_dim=8, taps=3, norm_eps=1e-5)

@@ -64,5 +64,5 @@ def test_the_fused_cuda_pass_declines_where_a_subclass_has_its_own_forward():
 
     made = [cls.__new__(cls) for cls in (SdpaAttention, OwnAttend, Both, InDouble)]
     assert [overrides_forward(backend) for backend in made] == [False, False, False, True]
-    cut = [CutAttention(backend, None) for backend in made]
+    cut = [CutAttention(backend, None, None) for backend in made]
     assert [overrides_forward(backend) for backend in cut] == [False, False, False, True], "between pieces too"

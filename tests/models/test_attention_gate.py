@@ -38,13 +38,22 @@ def logits(path, family):
 
 
 def with_gates(path, family, gates):
-    """gates: [2, 4 heads, 128], by layer. The other tensors are the same in all families."""
-    names = {f"model.layers.{layer}.self_attn.g_proj.weight": layer for layer in range(2)}
+    """gates: [2, 4 heads, 128], by layer. The other tensors are the same in all families; gates of numbers are stored
+    behind the query of their head."""
     others = load_file(write_checkpoint(path / "plain", architecture=Gated(None)) / "model.safetensors")
     write_checkpoint(path, architecture=family)
-    assert load_file(path / "model.safetensors").keys() == others.keys() | names.keys()
-    rows = 1 if family.gate == "head" else 32
-    return change_tensors(path, **others, **{name: gates[i].repeat_interleave(rows, 0) for name, i in names.items()})
+    attention = [f"model.layers.{layer}.self_attn" for layer in range(2)]
+    if family.gate == "head":
+        own = {f"{name}.g_proj.weight": each for name, each in zip(attention, gates, strict=True)}
+    else:
+        queries = [others[f"{name}.q_proj.weight"].view(4, 32, 128) for name in attention]
+        wide = [each[:, None].expand(4, 32, 128) for each in gates]
+        own = {
+            f"{name}.q_proj.weight": torch.cat(both, 1).flatten(0, 1)
+            for name, both in zip(attention, zip(queries, wide, strict=True), strict=True)
+        }
+    assert load_file(path / "model.safetensors").keys() == others.keys() | own.keys()
+    return change_tensors(path, **others | own)
 
 
 def test_a_head_is_multiplied_by_its_gate(tmp_path):

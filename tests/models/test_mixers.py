@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from specserve.api.models import Mixer, MixerConfig, ModelFamily
+from specserve.api import Mixer
+from specserve.api.models import MixerConfig, ModelFamily
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.hookspecs import hookimpl
 from specserve_workbench.testing.drafters import NoisyDrafter

@@ -4,7 +4,7 @@ from specserve.engine.model_roles import installed_formats
 from specserve.inference import inference
 from specserve.kernels.torch_kernels import TorchKernels
 from specserve.models.config import ModelConfig, Multipliers, SwigluClamp
-from specserve.models.decoder import DecoderLayer, DecoderModel, DecoderWeights, Rotation
+from specserve.models.decoder import AttentionInput, DecoderLayer, DecoderModel, DecoderWeights, Rotation
 from specserve.models.draft_head import DraftHead, TargetNorm
 from specserve.models.experts_config import ExpertsConfig
 from specserve.models.family import LayerTraits, ModelFamily
@@ -32,10 +32,8 @@ from specserve.models.weight_format import (
     WeightSource,
     expect,
 )
-from specserve.protocols.mixer import Mixer
 from specserve.protocols.part import StoredAs, WholeMap
 from specserve.protocols.quantised import Activations, Factors, PackedRows, QuantisedWeight, StackedWeight, numbers_of
-from specserve.protocols.recurrent import LayerStates, RecurrentMixer
 
 __all__ = [
     "ALL_ROWS",
@@ -44,6 +42,7 @@ __all__ = [
     "NO_TAPS",
     "WHOLE_MODEL",
     "Activations",
+    "AttentionInput",
     "BatchRows",
     "DecoderLayer",
     "DecoderModel",
@@ -54,11 +53,9 @@ __all__ = [
     "Factors",
     "GatedDeltaNet",
     "GatedDeltaNetConfig",
-    "LayerStates",
     "LayerTraits",
     "LoadRequest",
     "LowRankDelta",
-    "Mixer",
     "MixerConfig",
     "MixtureOfExperts",
     "Mlp",
@@ -71,7 +68,6 @@ __all__ = [
     "Projection",
     "QuantMethod",
     "QuantisedWeight",
-    "RecurrentMixer",
     "RopeConfig",
     "RotaryTable",
     "Rotation",

@@ -7,7 +7,8 @@ from array import array
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from specserve.api.models import GatedDeltaNet, RecurrentMixer
+from specserve.api import RecurrentMixer
+from specserve.api.models import GatedDeltaNet
 from specserve_cpu import _native
 from specserve_cpu.attention import native_module
 from specserve_cpu.dlpack import dlpack
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+    from specserve.api import LayerStates, Mixer
     from specserve.api.batch import StateRun
-    from specserve.api.models import LayerStates, Mixer
 
 MOST_TAPS = 8
 

@@ -37,15 +37,13 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.api import AdapterLimits, AdapterWeights, AttentionBackend, DraftPass
+    from specserve.api import AdapterLimits, AdapterWeights, AttentionBackend, DraftPass, Mixer, RecurrentMixer
     from specserve.api.batch import Segment
     from specserve.api.models import (
         DecoderModel,
         DraftHead,
         ExpertsConfig,
-        Mixer,
         QuantisedWeight,
-        RecurrentMixer,
         StackedWeight,
     )
     from specserve_cpu import _native

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from specserve.api.models import Mixer
+from specserve.api import Mixer
 from specserve_cpu.attention import native_module
 from specserve_cpu.dlpack import dlpack
 

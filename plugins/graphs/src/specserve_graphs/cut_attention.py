@@ -17,10 +17,9 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.api import Cut
+    from specserve.api import Cut, LayerStates, Mixer, RecurrentMixer
     from specserve.api.attention import KVCache
     from specserve.api.batch import Batch, StateRun
-    from specserve.api.models import LayerStates, Mixer, RecurrentMixer
     from specserve_graphs.memory import GraphMemory
 
 MIXERS_IN_PIECES = "layers without attention are recorded in pieces only"
