@@ -134,8 +134,8 @@ def write_prompts(folder: Path, count: int) -> str:
     return str(path)
 
 
-def start_ours(folder: Path) -> Process:
-    return Process(sys.executable, "specserve_worker.py", folder / "ours.log", {})
+def start_ours(folder: Path, **variables: str) -> Process:
+    return Process(sys.executable, "specserve_worker.py", folder / "ours.log", variables)
 
 
 def start_theirs(folder: Path) -> Process:
