@@ -13,6 +13,7 @@ HEADINGS = {
     "Weights of 4, 5 and 6 bits": "weights-of-4-5-and-6-bits",
     "`make_cache_observer(engine)`": "make_cache_observerengine",
     "One - two": "one---two",
+    "Chains & trees": "chains--trees",
     "See [plugins](plugins.md)": "see-plugins",
     "Größe": "größe",
 }
