@@ -12,15 +12,18 @@ import pytest
 from collector import Collector
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from specserve_server.traces import provider as provider_module
 from specserve_server.traces.exporter import SDK_LOGGER, ToldOnce
-from specserve_server.traces.provider import Provider, resource, with_path
+from specserve_server.traces.provider import CLOSE_SECONDS, Provider, resource, with_path
 from specserve_server.traces.wall_clock import STEP, WallClock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from opentelemetry.sdk.trace import ReadableSpan
+
+
+MOST_SECONDS = CLOSE_SECONDS + 5.0
+"""Of the end, on a busy machine. A try to send alone may take the exporter 10."""
 
 
 @pytest.fixture(autouse=True)
@@ -112,7 +115,7 @@ def test_a_collector_that_is_not_there_holds_up_nobody(caplog: pytest.LogCapture
         a_span(provider)
     assert time.monotonic() - began < 1
     provider.close()
-    assert time.monotonic() - began < 2 * provider_module.CLOSE_SECONDS
+    assert time.monotonic() - began < MOST_SECONDS
     assert not [record for record in caplog.records if not record.name.startswith("specserve")]
 
 
@@ -124,7 +127,7 @@ def test_a_collector_that_does_not_answer_holds_up_nobody_at_the_end() -> None:
         a_span(provider)
         began = time.monotonic()
         provider.close()
-        assert time.monotonic() - began < 2 * provider_module.CLOSE_SECONDS
+        assert time.monotonic() - began < MOST_SECONDS
 
 
 def test_threads_of_the_sdk_keep_no_process_alive() -> None:

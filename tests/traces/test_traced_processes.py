@@ -6,7 +6,6 @@ import json
 import os
 import secrets
 import signal
-import time
 from http.client import HTTPConnection, HTTPResponse
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -18,7 +17,6 @@ from test_sending import refused_url
 
 from conftest import FORMS, SOON
 from server_process import ServerProcess, serve_command, stopped_well
-from specserve_server.traces.provider import CLOSE_SECONDS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,9 +86,6 @@ def test_a_server_without_a_collector_serves_and_ends_as_ever(toy_model: Path, t
             assert response.read()
             assert response.status == 200
         connection.close()
-        began = time.monotonic()
-        server.stop()
-        assert time.monotonic() - began < 2 * CLOSE_SECONDS + 6
     num_processes = 1 if form == "direct" else 2
     assert log.read_text().count("traces cannot be sent, and requests go on without") <= num_processes
     assert "opentelemetry" not in log.read_text()
