@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from toy_adapters import lora_engine, under, write_adapter
 
+from covering import covering
 from specserve.errors import RequestError
 from specserve_workbench.testing.engines import run, run_requests
 from specserve_workbench.testing.requests import toy_request, varied_requests
@@ -19,7 +20,7 @@ def spread(adapters, count):
     return [names[i % len(names)] for i in range(count)]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@covering(each_kernel_set=["torch", "cpu"], dtype=["float32", "bfloat16"], indirect=["each_kernel_set"])
 def test_eight_adapters_and_the_base_give_each_request_what_it_gets_alone(toy_model, adapters, dtype):
     requests = varied_requests(36)
     options = {"dtype": dtype, "prefix_cache": False}
@@ -38,13 +39,13 @@ def test_adapters_differ_from_each_other_and_the_base_is_as_without_the_plugin(t
     assert together.decided()["0"] == run(toy_model, requests[:1]).decided()["0"]
 
 
-@pytest.mark.parametrize("options", [
+@covering(indirect=["each_kernel_set"], each_kernel_set=["torch", "cpu"], options=[
     {"max_num_batched_tokens": 24},
     {"block_size": 1},
     {"threads": 2},
     {"chunked_prefill": False},
     {"kv_memory": "440K"},
-], ids=lambda o: ",".join(f"{k}={v}" for k, v in o.items()))  # fmt: skip
+])  # fmt: skip
 def test_chunks_threads_and_preemption_change_nothing(toy_model, adapters, options):
     requests = varied_requests(24, seed=3)
     plain, store = lora_engine(toy_model, adapters)
