@@ -80,6 +80,7 @@ class Engine:
             parts.scheduler, parts.runner, parts.verifier, parts.drafting,
         )  # fmt: skip
         self.planner, self.metrics = parts.planner, parts.metrics
+        self.metrics.state_bytes = self.scheduler.states.num_bytes
         self.isolation = StepIsolation(self.compute, parts.metrics, parts.blame, parts.check_device)
         self.committer = Committer(self.scheduler, parts.cache, self.metrics, parts.blame, self.forget)
         self.requests: dict[str, Request] = {}
@@ -225,9 +226,7 @@ class Engine:
         metrics.num_requests_waiting = len(scheduler.waiting)
         metrics.kv_cache_usage = scheduler.pool.usage
         states = scheduler.states
-        metrics.states_running, metrics.states_saved, metrics.state_bytes = (
-            states.num_running, states.num_saved, states.num_bytes,
-        )  # fmt: skip
+        metrics.states_running, metrics.states_saved = states.num_running, states.num_saved
         self.queue_wait.observe(len(scheduler.waiting), self.num_scheduled)
 
     @property
