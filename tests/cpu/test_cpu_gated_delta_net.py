@@ -16,7 +16,7 @@ from specserve_cpu.gated_delta_net import DeltaCalls, native_mixer
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from specserve.api import RecurrentMixer
+    from specserve.api import Mixer, RecurrentMixer
 
 EQUAL = GatedDeltaNetConfig(key_heads=2, value_heads=2, key_dim=16, value_dim=16, taps=4, norm_eps=1e-5)
 GROUPED = GatedDeltaNetConfig(key_heads=2, value_heads=6, key_dim=16, value_dim=8, taps=3, norm_eps=1e-5)
@@ -180,7 +180,8 @@ def test_other_mixers_stay_as_they_are() -> None:
     conv = ShortConvConfig(taps=3)
     convolution = conv.make({name: randn(*shape) for name, shape in conv.tensors(8).items()})
     assert native_mixer(calls, core, torch.float32) is not None
-    for mixer in (other, core_mixer(nine), convolution):
+    others: tuple[Mixer | RecurrentMixer, ...] = (other, core_mixer(nine), convolution)
+    for mixer in others:
         assert native_mixer(calls, mixer, torch.float32) is None
 
 

@@ -40,7 +40,7 @@ def engine_of(model, dtype="float32", drafter=None, **options):
     return make_engine(model, extra=extra, dtype=dtype, **options).engine
 
 
-LIMITS = ("in chunks", "preempted", "no saved states", "piecewise graphs")
+LIMITS = ("in chunks", "preempted", "no saved states", "piecewise graphs", "native kernels")
 
 
 def limits_of(model, name, dtype):
@@ -56,6 +56,8 @@ def limits_of(model, name, dtype):
             return {"state_memory": re.search(r"take (\d+) bytes", str(raised.value))[1]}
         case "piecewise graphs":
             return {"plugins": ("cpu", "graphs"), "graphs": "piecewise", "graph_buckets": (8, 64)}
+        case "native kernels":
+            return {"plugins": ("cpu",), "max_num_batched_tokens": 24, "threads": 2}
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -73,6 +75,11 @@ def test_drafts_change_nothing(model, alone, dtype, name):
     assert (drafted.metrics.num_preemptions > 0) == (name == "preempted")
     if name != "preempted":  # its blocks are evicted
         assert (drafted.metrics.prefix_cache_hits > 0) == (name != "no saved states")
+
+
+def test_kernel_sets_may_have_a_mixer_of_their_own(model):
+    mixers = {type(mixer).__name__ for mixer in engine_of(model, plugins=("cpu",)).runner.model.recurrent}
+    assert mixers == {"NativeDeltaNet"}
 
 
 class Answer(NamedTuple):

@@ -79,16 +79,11 @@ void GatedDeltaNet<S>::mix(std::vector<DeltaRun<S>>& runs) const {
             const Stretch& last = piece.back();
             most_tokens = std::max(most_tokens, last.first + last.end - last.begin);
         }
-    auto grow = [](std::vector<float>& buffer, ptrdiff_t size) {
-        if (buffer.size() < static_cast<size_t>(size)) buffer.resize(static_cast<size_t>(size));
-    };
     DeltaWorkspace& workspace = *workspace_;
-    grow(workspace.mixed, ptrdiff_t{most_tokens} * shape_.channels());
-    grow(workspace.gates, ptrdiff_t{most_tokens} * 2 * shape_.value_heads);
-    grow(workspace.outputs, ptrdiff_t{most_tokens} * shape_.out_features());
-    workspace.branches.resize(static_cast<size_t>(workspace.pool->size()));
-    for (std::vector<float>& branches : workspace.branches)
-        grow(branches, ptrdiff_t{most_branches} * shape_.key_dim * kDeltaColumns);
+    workspace.mixed.reserve(ptrdiff_t{most_tokens} * shape_.channels());
+    workspace.gates.reserve(ptrdiff_t{most_tokens} * 2 * shape_.value_heads);
+    workspace.outputs.reserve(ptrdiff_t{most_tokens} * shape_.out_features());
+    for (LineBuffer& blocks : workspace.blocks) blocks.reserve((1 + most_branches) * block_size());
     run_kernels(*workspace.pool, table_, kPhasesOfPiece * static_cast<int>(all.size()), [&](ThreadPool::Team& team) {
         for (const std::vector<Stretch>& piece : all) compute(team, piece, plans.data(), runs.data());
     });
@@ -110,11 +105,11 @@ void GatedDeltaNet<S>::compute(ThreadPool::Team& team, const std::vector<Stretch
         }
     });
     int blocks = ceil_div(shape_.value_dim, kDeltaColumns), of_run = shape_.value_heads * blocks;
-    float* branches = workspace_->branches[static_cast<size_t>(team.thread_index())].data();
+    float* of_thread = workspace_->blocks[static_cast<size_t>(team.thread_index())].data();
     team.parallel_for(static_cast<int>(piece.size()) * of_run, [&](int i) {
         const Stretch& stretch = piece[static_cast<size_t>(i / of_run)];
         int head = i % of_run / blocks, column = i % blocks * kDeltaColumns;
-        walk(stretch, plans[stretch.run - first_run], head, column, branches);
+        walk(stretch, plans[stretch.run - first_run], head, column, of_thread);
     });
     team.parallel_for_ranges(num_tokens * shape_.value_heads, [&](int begin, int end) {
         for (int i = begin; i < end; ++i)
@@ -181,34 +176,36 @@ void GatedDeltaNet<S>::store_window(const DeltaRun<S>& run, int token, float* st
     }
 }
 
-// Columns [column, column + kDeltaColumns) of a head, over the tokens of a stretch.
+// Columns [column, column + kDeltaColumns) of a head, over the tokens of a stretch. Between two tokens they are in a
+// block without gaps: rows of S would share a few sets of the cache. `blocks`: of the committed tokens, then of the
+// branches.
 template <typename S>
-void GatedDeltaNet<S>::walk(const Stretch& stretch, const BranchPlan& plan, int head, int column,
-                            float* branches) const {
+void GatedDeltaNet<S>::walk(const Stretch& stretch, const BranchPlan& plan, int head, int column, float* blocks) const {
     const DeltaRun<S>& run = *stretch.run;
     int dk = shape_.key_dim, dv = shape_.value_dim, heads = shape_.value_heads;
     int columns = std::min(kDeltaColumns, dv - column), key_head = head / (heads / shape_.key_heads);
     ptrdiff_t at = head * shape_.head_size() + column;
+    int last_committed = std::min(stretch.end, run.committed) - 1;
+    auto block = [&](int index) -> Place { return {blocks + index * block_size(), kDeltaColumns}; };
     auto saved = run.saved.begin();
     for (int token = stretch.begin; token < stretch.end; ++token) {
+        Place from = block(0), to = block(0), target{run.target + at, dv};
+        if (token >= run.committed) {
+            size_t node = static_cast<size_t>(token - run.committed);
+            from = plan.from[node] < 0 ? target : block(1 + plan.from[node]);
+            to = block(1 + plan.to[node]);
+        } else {
+            if (token == stretch.begin) from = target;
+            if (token == last_committed) to = target;
+        }
         size_t row = static_cast<size_t>(stretch.first + token - stretch.begin);
         const float* mixed = workspace_->mixed.data() + row * static_cast<size_t>(shape_.channels());
         const float* gates = workspace_->gates.data() + row * static_cast<size_t>(2 * heads);
         DeltaStep step{};
-        step.from = (token == 0 ? run.source : run.target) + at;
-        step.to = run.target + at;
-        step.from_stride = step.to_stride = dv;
-        if (token >= run.committed) {
-            size_t node = static_cast<size_t>(token - run.committed);
-            auto branch = [&](int index) { return branches + ptrdiff_t{index} * dk * kDeltaColumns; };
-            step.from = run.target + at;
-            if (plan.from[node] >= 0) {
-                step.from = branch(plan.from[node]);
-                step.from_stride = kDeltaColumns;
-            }
-            step.to = branch(plan.to[node]);
-            step.to_stride = kDeltaColumns;
-        }
+        step.from = token == 0 && run.committed ? run.source + at : from.data;
+        step.from_stride = from.stride;
+        step.to = to.data;
+        step.to_stride = to.stride;
         step.q = mixed + key_head * dk;
         step.k = mixed + shape_.key_channels() + key_head * dk;
         step.dk = dk;
@@ -218,9 +215,9 @@ void GatedDeltaNet<S>::walk(const Stretch& stretch, const BranchPlan& plan, int 
         step.out = workspace_->outputs.data() + row * static_cast<size_t>(shape_.out_features()) + head * dv + column;
         table_.gated_delta.step(step, columns);
         while (saved != run.saved.end() && saved->token < token) ++saved;
-        for (; saved != run.saved.end() && saved->token == token; ++saved)
+        if (saved != run.saved.end() && saved->token == token)
             for (int r = 0; r < dk; ++r)
-                std::memcpy(saved->state + at + ptrdiff_t{r} * dv, run.target + at + ptrdiff_t{r} * dv,
+                std::memcpy(saved->state + at + ptrdiff_t{r} * dv, to.data + r * to.stride,
                             static_cast<size_t>(columns) * sizeof(float));
     }
 }

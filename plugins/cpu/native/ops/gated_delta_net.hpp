@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <mutex>
+#include <new>
 #include <vector>
 
 #include "kernels/kernel_table.hpp"
@@ -62,15 +63,36 @@ struct DeltaRun {
     }
 };
 
+// Numbers that begin with a cache line, so that vectors of them lie within one.
+class LineBuffer {
+   public:
+    // Its numbers are lost.
+    void reserve(ptrdiff_t size) {
+        if (size <= size_) return;
+        memory_.reset(static_cast<float*>(::operator new(static_cast<size_t>(size) * sizeof(float), kLine)));
+        size_ = size;
+    }
+    float* data() const { return memory_.get(); }
+
+   private:
+    static constexpr std::align_val_t kLine{64};
+    struct Free {
+        void operator()(float* memory) const { ::operator delete(memory, kLine); }
+    };
+    std::unique_ptr<float, Free> memory_;
+    ptrdiff_t size_ = 0;
+};
+
 // Memory of a call, which the layers of a model share: for a limited number of tokens, whatever the step.
 class DeltaWorkspace {
    public:
-    explicit DeltaWorkspace(std::shared_ptr<ThreadPool> pool) : pool(std::move(pool)) {}
+    explicit DeltaWorkspace(std::shared_ptr<ThreadPool> own)
+        : pool(std::move(own)), blocks(static_cast<size_t>(pool->size())) {}
 
     std::shared_ptr<ThreadPool> pool;
     std::mutex in_use;
-    std::vector<float> mixed, gates, outputs;
-    std::vector<std::vector<float>> branches;  // of each thread
+    LineBuffer mixed, gates, outputs;
+    std::vector<LineBuffer> blocks;  // of each thread: columns of states
 };
 
 template <typename S>
@@ -89,7 +111,11 @@ class GatedDeltaNet {
         DeltaRun<S>* run;
         int begin, end, first;
     };
-    // Where draft tokens have the states behind them, among a task's branches; -1: in the target.
+    struct Place {
+        float* data;
+        ptrdiff_t stride;
+    };
+    // Where draft tokens have the states before and behind them, among a task's branches; -1: in the target.
     struct BranchPlan {
         std::vector<int> from, to;
         int num_branches;
@@ -107,7 +133,8 @@ class GatedDeltaNet {
     void convolve(const Token& token, int key_head) const;
     void leave(const Token& token) const;
     void store_window(const DeltaRun<S>& run, int token, float* state) const;
-    void walk(const Stretch& stretch, const BranchPlan& plan, int head, int column, float* branches) const;
+    void walk(const Stretch& stretch, const BranchPlan& plan, int head, int column, float* blocks) const;
+    ptrdiff_t block_size() const { return ptrdiff_t{shape_.key_dim} * kDeltaColumns; }
     void finish(const Token& token, int head) const;
 
     KernelTable<S> table_;
