@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from eagle_engines import eagle_engine, write_target
 
+from covering import covering
 from specserve_workbench.testing.engines import accepted, run, run_requests
 from specserve_workbench.testing.requests import toy_request, varied_requests
 
@@ -28,9 +29,11 @@ def requests_at(temperature, count=8):
     ]
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.8])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("batch_size", [1, 8])
+@covering(
+    ("each_kernel_set", "dtype"), ("each_kernel_set", "temperature"), ("batch_size", "temperature"),
+    each_kernel_set=["torch", "cpu"], temperature=[0.0, 0.8], dtype=["float32", "bfloat16"], batch_size=[1, 8],
+    indirect=["each_kernel_set"],
+)  # fmt: skip
 def test_a_target_that_drafts_for_itself_is_accepted(target, temperature, dtype, batch_size):
     engine = eagle_engine(target, target, steps=3, dtype=dtype, max_num_seqs=batch_size)
     outcome = run_requests(engine, requests_at(temperature))

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from coded_checkpoints import MIXED, CodedWeights, format_plugin, write_coded, write_dense
 from eagle_engines import FORMS, Recorder, drafter_of, eagle_engine, write_draft, write_target
 from safetensors.torch import load_file
 
+from covering import covering
 from specserve_workbench.testing.engines import run_requests
 from specserve_workbench.testing.requests import toy_request
 
 METHOD = CodedWeights(MIXED)
 
 
-@pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
-@pytest.mark.parametrize("kind", FORMS)
-@pytest.mark.parametrize("kernels", ["torch", "cpu"])
+@covering(("kind", "kernels"), ("kernels", "tied"), kernels=["torch", "cpu"], kind=FORMS, tied=[False, True])
 def test_a_head_has_the_vectors_of_the_target_and_its_drafts_change_nothing(tmp_path, tied, kind, kernels):
     source = write_target(tmp_path / "source", tie_word_embeddings=tied)
     coded, dense = write_coded(source, tmp_path / "coded"), write_dense(source, tmp_path / "dense", METHOD)

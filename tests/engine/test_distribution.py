@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 import torch
 
+from covering import covering
 from specserve_workbench.testing.drafters import NoisyDrafter
 from specserve_workbench.testing.engines import run
 from specserve_workbench.testing.requests import TOY_VOCAB, toy_request
@@ -25,7 +26,7 @@ def distribution(model, prompt, top_k):
     return dict(zip(ids, torch.softmax(values, 0).tolist(), strict=True))
 
 
-@pytest.mark.parametrize("drafted", [False, True])
+@covering(each_kernel_set=["torch", "cpu"], drafted=[False, True], indirect=["each_kernel_set"])
 def test_pairs_of_sampled_tokens_follow_their_joint_distribution(toy_model, drafted):
     first = distribution(toy_model, PROMPT, 4)
     joint = {(a, b): p * q for a, p in first.items() for b, q in distribution(toy_model, (*PROMPT, a), 4).items()}
