@@ -1,9 +1,9 @@
 // The decoder's layers as one job of the thread pool.
 //
 // A layer runs in one of two ways, with the same bits. Fused: linear maps include what follows them; for batches
-// without adapters, with our own attention, where layers are as Llama's or have a short convolution. Unfused: linear maps alternate with per-row
-// operations, adapters included, before and after attention (`pre_attention`, `post_attention`); the attention backend
-// may then be any.
+// without adapters, with our own attention, where layers are as Llama's or have a short convolution. Unfused: linear
+// maps alternate with per-row operations, adapters included, before and after attention (`pre_attention`,
+// `post_attention`); the attention backend may then be any.
 #pragma once
 
 #include <memory>
