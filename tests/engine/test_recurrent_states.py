@@ -99,6 +99,7 @@ def test_a_hit_goes_to_the_last_saved_state(model):
     assert answer_of(engine, PROMPT).tokens == first.tokens
     assert engine.metrics.prefix_cache_hits == 96
     assert answer_of(engine, PROMPT[:70]).cached_tokens == 0  # blocks are known, but no state behind them is
+    assert not engine.scheduler.states.pool.pins, "no request starts from a saved state any more"
     turn = (*PROMPT, *first.tokens, 5, 6, 7)
     answer = answer_of(engine, turn)
     assert answer.cached_tokens == 112  # the newest state of an answer is saved
@@ -126,6 +127,7 @@ def test_a_forgotten_block_takes_its_state_with_it(model):
     answer_of(engine, PROMPT)
     assert engine.metrics.states_saved
     engine.reset_prefix_cache()
+    assert engine.scheduler.states.num_saved == 0
     assert answer_of(engine, PROMPT).cached_tokens == 0
 
 
