@@ -32,7 +32,7 @@ def test_a_sequence_goes_on_where_the_step_before_ended():
 def test_a_preempted_sequence_is_a_new_one_even_where_it_goes_on_at_the_same_position():
     sequence = FedSequence.of(a_request())
     sequence.num_computed = 8
-    sequence.request.num_preemptions += 1
+    sequence.request.preempted_at.append(0.0)
     assert sequence.was_restarted(8)
     sequence.restart(8, [5, 3])
     assert not sequence.was_restarted(8)

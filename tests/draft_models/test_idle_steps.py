@@ -210,7 +210,8 @@ def replay(seed, layers):
         victim = rng.choice(requests) if requests and rng.random() < 0.3 else None
         if victim is not None:
             free += victim.blocks
-            victim.blocks, victim.computed, victim.num_preemptions = [], 0, victim.num_preemptions + 1
+            victim.blocks, victim.computed = [], 0
+            victim.preempted_at.append(0.0)
         aborted = rng.choice(requests) if requests and rng.random() < 0.1 else None
         if aborted is not None and aborted.blocks:
             aborted.finish_reason = "abort"

@@ -12,11 +12,14 @@ from specserve.api import Arithmetic, AttentionBackend
 from specserve_hybrid_attn.phases import generated_part, is_generated_only, is_prompt_only, prompt_part
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import torch
     from torch import Tensor
 
+    from specserve.api import LayerStates, Mixer, RecurrentMixer
     from specserve.api.attention import KVCache
-    from specserve.api.batch import Batch
+    from specserve.api.batch import Batch, PrecedingTokens, StateRun
 
 
 class SubPlan(NamedTuple):
@@ -66,6 +69,14 @@ class HybridAttention(AttentionBackend):
             rows = part.rows
             out[rows] = part.backend.forward(layer, q[rows], k[rows], v[rows], part.plan)
         return out
+
+    def mix(self, mixer: Mixer, rows: Tensor, kept: Tensor, tokens: PrecedingTokens) -> Tensor:
+        """Of layers without attention: no backend's concern."""
+        return self.generated.mix(mixer, rows, kept, tokens)
+
+    def mix_states(self, mixer: RecurrentMixer, rows: Tensor, layer: LayerStates, runs: Sequence[StateRun]) -> Tensor:
+        """Of layers without attention: no backend's concern."""
+        return self.generated.mix_states(mixer, rows, layer, runs)
 
     def attend(self, layer: int, q: Tensor, plan: tuple[SubPlan, ...]) -> Tensor:
         if len(plan) == 1:
