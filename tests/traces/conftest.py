@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from collector import Collector
+from traced_forms import FORMS, SOON
 
 from server_process import ServerProcess, serve_command, stopped_well
 
@@ -16,13 +17,6 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 sys.path += [str(ROOT / "tests" / folder) for folder in ("text", "server", "engine", "faults", "engine_process")]
-FORMS = {
-    "direct": ("--no-engine-process",),
-    "engine process": ("--engine-process",),
-    "three processes": ("--http-processes", "3"),
-}
-SOON = {"OTEL_BSP_SCHEDULE_DELAY": "50"}
-"""Milliseconds for which spans wait before they are sent."""
 
 
 @pytest.fixture(scope="session")

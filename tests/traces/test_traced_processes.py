@@ -14,8 +14,8 @@ import pytest
 from collector import ERROR
 from shared_port import one_connection_each
 from test_sending import refused_url
+from traced_forms import FORMS, SOON
 
-from conftest import FORMS, SOON
 from server_process import ServerProcess, serve_command, stopped_well
 
 if TYPE_CHECKING:
