@@ -2,7 +2,7 @@
 #   make demo       the demo model streams completions from the REST endpoint, with and without drafts
 #   make serve      the same server, left running on port 8000
 #                   MODEL=smollm2 for either: SmolLM2-135M-Instruct instead (downloads 93 MB, once)
-#   make test       all tests (about 16 minutes on 2 cores); make test-all adds the long sweeps
+#   make test       all tests (about 15 minutes on 2 cores); make test-all adds the long sweeps
 #   make test-clients  SDKs and frameworks, unmodified, against a server in both forms; FORM=engine-process for one,
 #                   CLIENTS="openai llm" for some (docs/testing.md)
 #   make test-routers  smg and vllm-router, unmodified, before two servers (docs/scale.md)
