@@ -21,12 +21,15 @@ TOGETHER = (
     ("evil", "eagle"),
 )
 THREE = (("noisy", "repeat", "ngram"), ("ngram", "oracle", "repeat"), ("eagle", "noisy", "ngram"))
+NO_DRAFT_MODELS = ("qwen3_5_text",)
 OWN = ("oracle", "noisy", "evil")
 """The fuzzer's drafters: they are told what each request will say."""
 
 
 def draw_speculation(rng: random.Random, model: ModelPlan) -> dict[str, Any]:
     drafters = rng.choice((*ALONE, *TOGETHER, *THREE, ()))
+    if model.family in NO_DRAFT_MODELS:
+        drafters = tuple(name for name in drafters if name != "eagle")
     fields: dict[str, Any] = {
         "drafters": drafters,
         "repeat_width": rng.choice((1, 2, 5, 20)),
@@ -43,7 +46,7 @@ def draw_speculation(rng: random.Random, model: ModelPlan) -> dict[str, Any]:
 
 
 def draw_eagle(rng: random.Random) -> dict[str, Any]:
-    """Of the target as its own draft model: any model may be one."""
+    """Of the target as its own draft model: any model may be one that has no recurrent layers."""
     steps, topk = rng.choice((1, 2, 3, 5, "auto")), rng.choice((1, 1, 1, 2, 4))
     return {"steps": steps, "topk": topk}
 
