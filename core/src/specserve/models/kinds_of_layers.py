@@ -26,11 +26,26 @@ def kinds(raw: RawJson, num_layers: int, full_every: int, where: str) -> list[st
                 f"{where}: sliding_window_pattern must be a number of layers, at least 1; got {full_every!r}."
             )
         return [SLIDING if (layer + 1) % full_every else FULL for layer in range(num_layers)]
-    if not isinstance(found, list) or len(found) != num_layers or not {*map(str, found)} <= {SLIDING, FULL}:
+    return checked_kinds(found, (SLIDING, FULL), num_layers, where)
+
+
+def checked_kinds(found: object, allowed: Sequence[str], num_layers: int, where: str) -> list[str]:
+    """found: the kind of every layer."""
+    if not isinstance(found, list) or len(found) != num_layers or not {*map(str, found)} <= {*allowed}:
         raise ModelError(
-            f"{where}: layer_types must name {SLIDING} or {FULL} for each of the {num_layers} layers; got {found!r}."
+            f"{where}: layer_types must name {' or '.join(allowed)} for each of the {num_layers} layers; got {found!r}."
         )
     return found
+
+
+def kinds_beside(mixing: str, attention: Sequence[str], found: object, num_layers: int, where: str) -> list[str]:
+    """The same of a model some of whose layers are of the kind `mixing`, without attention, but not all."""
+    kinds = checked_kinds(found, (mixing, *attention), num_layers, where)
+    if {*kinds} == {mixing}:
+        raise ModelError(
+            f"{where}: layer_types must name {' or '.join(attention)} for at least one layer; got {found!r}."
+        )
+    return kinds
 
 
 def windows(raw: RawJson, kinds: Sequence[str], where: str) -> tuple[int | None, ...]:

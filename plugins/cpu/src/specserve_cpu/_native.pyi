@@ -380,7 +380,7 @@ class DtypeModule:
 
         def mix(self, rows: Tensor, states: Tensor, trails: Tensor, runs: array[int], out: Tensor) -> None:
             """rows: [T, C + 2 V + V dv] -> out: [T, V dv]; states: [slots, V dk dv + (L - 1) C] float32, trails:
-            [slots, draft tokens, C + 2 V]: see `specserve.api.models.LayerStates`. runs: array("q"), of each run
+            [slots, draft tokens, C + 2 V]: see `specserve.api.LayerStates`. runs: array("q"), of each run
             source, target, position, first row, known; then the number of followed draft tokens, and these; that of
             draft tokens, and their parents; that of saved states, and (tokens, slot) of each."""
 

@@ -27,7 +27,7 @@ def load_standalone(path: Path, config: EngineConfig, target: ServedModel, looka
             f"{path}: a draft model needs the target's vocabulary of {target.vocab_size} tokens; this one has "
             f"{model_config.vocab_size}. Choose a draft model of the same family as {config.model}."
         )
-    if any(mixer is not None and not mixer.token_width(1) for mixer in model_config.mixers):
+    if model_config.recurrent:
         raise ModelError(
             f"{path}: a draft model must have no recurrent layers, and family {model_config.family} has some. Choose "
             "another draft model."

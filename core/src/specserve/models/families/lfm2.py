@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING
 
 from specserve.errors import ModelError
 from specserve.models.family import LayerTraits, ModelFamily, StoredAs
+from specserve.models.kinds_of_layers import FULL, kinds_beside
 from specserve.models.short_conv import ShortConvConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from specserve.model_files import RawJson
     from specserve.models.config import ModelConfig
     from specserve.models.mixer import MixerConfig
 
-CONV, FULL = "conv", "full_attention"
+CONV = "conv"
 MOST_TAPS = 64
 MLP_NAMES = {"mlp.gate_proj": "feed_forward.w1", "mlp.up_proj": "feed_forward.w3", "mlp.down_proj": "feed_forward.w2"}
 
@@ -76,7 +77,7 @@ class Lfm2(ModelFamily):
             if not (full is None or isinstance(full, list)):
                 raise ModelError(f"{where}: full_attn_idxs must be a list of layers; got {full!r}.")
             found = [FULL if full is None or layer in full else CONV for layer in range(num_layers)]
-        return checked_kinds(found, (CONV, FULL), num_layers, where)
+        return kinds_beside(CONV, (FULL,), found, num_layers, where)
 
     def check(self, raw: RawJson, where: str) -> None:
         if raw.get("sliding_window") is not None:
@@ -104,15 +105,3 @@ def adjusted(inner: object, raw: RawJson) -> object:
         return width
     multiple = raw["block_multiple_of"]
     return -(-int(raw["block_ffn_dim_multiplier"] * width) // multiple) * int(multiple)
-
-
-def checked_kinds(found: object, allowed: Sequence[str], num_layers: int, where: str) -> list[str]:
-    """found: the kind of every layer."""
-    if not isinstance(found, list) or len(found) != num_layers or not {*map(str, found)} <= {*allowed}:
-        raise ModelError(
-            f"{where}: layer_types must name {' or '.join(allowed)} for each of the {num_layers} layers; got {found!r}."
-        )
-    if {*found} == {CONV}:
-        attention = " or ".join(allowed[1:])
-        raise ModelError(f"{where}: layer_types must name {attention} for at least one layer; got {found!r}.")
-    return found

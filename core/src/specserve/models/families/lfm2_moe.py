@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from specserve.errors import ModelError
 from specserve.models.experts_config import ExpertsConfig
-from specserve.models.families.lfm2 import CONV, FULL, Lfm2, checked_kinds
+from specserve.models.families.lfm2 import CONV, Lfm2
 from specserve.models.family import StoredAs, positive
+from specserve.models.kinds_of_layers import FULL, kinds_beside
 from specserve.models.layers_with_experts import READS, counts, whole_number
 from specserve.models.tensor_names import CHOICE_BIAS
 
@@ -60,7 +61,7 @@ class Lfm2Moe(Lfm2):
         return {}
 
     def kinds(self, raw: RawJson, num_layers: int, where: str) -> list[str]:
-        return checked_kinds(raw.get("layer_types"), (CONV, FULL), num_layers, where)
+        return kinds_beside(CONV, (FULL,), raw.get("layer_types"), num_layers, where)
 
     def experts(self, raw: RawJson, num_layers: int) -> ExpertsConfig:
         count, chosen = counts(raw, default=32)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.models.families.lfm2 import CONV, FULL, MLP_NAMES, Lfm2, checked_kinds
+from specserve.models.families.lfm2 import CONV, MLP_NAMES, Lfm2
 from specserve.models.family import LayerTraits
-from specserve.models.kinds_of_layers import main_rotation, rotation_of, windows
+from specserve.models.kinds_of_layers import FULL, kinds_beside, main_rotation, rotation_of, windows
 from specserve.models.windows import SLIDING
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Lfm3(Lfm2):
         if found is None:
             others = {0: SLIDING, 2: FULL}
             found = [others.get(layer % 4, CONV) if layer else CONV for layer in range(num_layers)]
-        return checked_kinds(found, (CONV, FULL, SLIDING), num_layers, where)
+        return kinds_beside(CONV, (FULL, SLIDING), found, num_layers, where)
 
     def sliding_windows(self, raw: RawJson, num_layers: int, where: str) -> tuple[int | None, ...]:
         return windows(raw, self.kinds(raw, num_layers, where), where)

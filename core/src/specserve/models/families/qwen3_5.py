@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from specserve.errors import ModelError
 from specserve.models.family import LayerTraits, ModelFamily
 from specserve.models.gated_delta_net import GatedDeltaNetConfig
+from specserve.models.kinds_of_layers import FULL, kinds_beside
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from specserve.model_files import RawJson
     from specserve.models.mixer import MixerConfig
 
-LINEAR, FULL = "linear_attention", "full_attention"
+LINEAR = "linear_attention"
 SIZES = {
     "key_heads": "linear_num_key_heads",
     "value_heads": "linear_num_value_heads",
@@ -95,10 +96,4 @@ def kinds(raw: RawJson, num_layers: int, where: str) -> list[str]:
         if type(every) is not int or every < 1:
             raise ModelError(f"{where}: full_attention_interval must be a number of layers; got {every!r}.")
         found = [LINEAR if (layer + 1) % every else FULL for layer in range(num_layers)]
-    if not isinstance(found, list) or len(found) != num_layers or not {*map(str, found)} <= {LINEAR, FULL}:
-        raise ModelError(
-            f"{where}: layer_types must name {LINEAR} or {FULL} for each of the {num_layers} layers; got {found!r}."
-        )
-    if FULL not in found:
-        raise ModelError(f"{where}: layer_types must name {FULL} for at least one layer; got {found!r}.")
-    return found
+    return kinds_beside(LINEAR, (FULL,), found, num_layers, where)
