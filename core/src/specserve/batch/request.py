@@ -15,7 +15,6 @@ from specserve.types import DrafterStats, SpeculationStats
 if TYPE_CHECKING:
     from specserve.batch.processor_state import ProcessorState
     from specserve.faults import PluginPart
-    from specserve.kv.states import OwnSlots
     from specserve.types import (
         Draft,
         FinishReason,
@@ -32,23 +31,6 @@ class StopMatcher(Protocol):
     def push(self, token: int, /) -> str | None:
         """Read one token; the stop string that it completes, if any."""
         ...
-
-
-@dataclass(slots=True)
-class RequestStates:
-    """The state that its next span begins with."""
-
-    own: OwnSlots
-    source: int
-    """One of its own slots, or a saved one, or that of no tokens."""
-    position: int = 0
-    """Tokens that the source stands for."""
-    path: tuple[int, ...] = ()
-    """Draft tokens of the source's step that were accepted behind it."""
-    saving: list[tuple[int, int]] = field(default_factory=list)
-    """Ascending (tokens, slot): what its span in flight saves."""
-    newest_saved: bytes | None = None
-    """The hash of the block whose state was saved last while it generated."""
 
 
 @dataclass(slots=True, eq=False)
@@ -83,8 +65,6 @@ class Request:
     num_published: int = 0
     """Leading blocks that the prefix cache knows."""
     cached_tokens: int = 0
-    states: RequestStates | None = None
-    """Of recurrent layers, while it runs."""
     finish_reason: FinishReason | None = None
     stop_string: str | None = None
     preempted_at: list[float] = field(default_factory=list)

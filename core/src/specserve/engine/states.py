@@ -8,12 +8,11 @@ answer.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from specserve.batch.admitted import assign
-from specserve.batch.request import RequestStates
 from specserve.batch.span_states import SpanStates
 from specserve.kv.states import EMPTY
 
@@ -22,7 +21,24 @@ if TYPE_CHECKING:
 
     from specserve.batch.request import Request
     from specserve.batch.span import ScheduledSpan
-    from specserve.kv.states import StatePool
+    from specserve.kv.states import OwnSlots, StatePool
+
+
+@dataclass(slots=True)
+class RequestStates:
+    """The state that its next span begins with."""
+
+    own: OwnSlots
+    source: int
+    """One of its own slots, or a saved one, or that of no tokens."""
+    position: int = 0
+    """Tokens that the source stands for."""
+    path: tuple[int, ...] = ()
+    """Draft tokens of the source's step that were accepted behind it."""
+    saving: list[tuple[int, int]] = field(default_factory=list)
+    """Ascending (tokens, slot): what its span in flight saves."""
+    newest_saved: bytes | None = None
+    """The hash of the block whose state was saved last while it generated."""
 
 
 class StateRoom(NamedTuple):
@@ -83,10 +99,12 @@ class RecurrentStates(NoStates):
     def __init__(self, pool: StatePool, room: StateRoom, block_size: int, interval: int, *, saves: bool) -> None:
         self.pool, self.block_size, self.interval, self.saves = pool, block_size, interval, saves
         self.num_bytes, self.most_nodes = room
+        self.running: dict[str, RequestStates] = {}
+        """By request."""
 
     @property
     def num_running(self) -> int:
-        return self.pool.num_held
+        return len(self.running)
 
     @property
     def num_saved(self) -> int:
@@ -105,12 +123,10 @@ class RecurrentStates(NoStates):
             assert found is not None, "`usable` has found it"
             self.pool.pin(found)
             source = found
-        states = RequestStates(self.pool.take_pair(), source, num_blocks * self.block_size)
-        assign(request, "states", states)
+        self.running[request.id] = RequestStates(self.pool.take_pair(), source, num_blocks * self.block_size)
 
     def placed(self, span: ScheduledSpan) -> ScheduledSpan:
-        states = span.request.states
-        assert states is not None, "the request runs"
+        states = self.running[span.request.id]
         end = span.start + span.known
         if self.saves:
             for position in self.positions(states.position, end):
@@ -131,8 +147,7 @@ class RecurrentStates(NoStates):
             yield last
 
     def settle(self, span: ScheduledSpan, path: Sequence[int]) -> None:
-        request, states = span.request, span.request.states
-        assert states is not None, "the request runs"
+        request, states = span.request, self.running[span.request.id]
         assert span.states is not None, "the span was made with them"
         self.unpin(states)
         states.source, states.position, states.path = span.states.target, span.start + span.known, tuple(path)
@@ -147,12 +162,11 @@ class RecurrentStates(NoStates):
         states.saving.clear()
 
     def release(self, request: Request) -> None:
-        states = request.states
+        states = self.running.pop(request.id, None)
         if states is not None:
             self.unpin(states)
             self.pool.free += [slot for _, slot in states.saving]
             self.pool.release_pair(states.own)
-            assign(request, "states", None)
 
     def unpin(self, states: RequestStates) -> None:
         """What it started from may be evicted."""
@@ -163,5 +177,6 @@ class RecurrentStates(NoStates):
         self.pool.forget(block_hash)
 
     def check_integrity(self, running: Sequence[Request]) -> None:
-        saving = [slot for request in running if request.states is not None for _, slot in request.states.saving]
-        self.pool.check_integrity(len(running), saving)
+        assert {request.id for request in running} == {*self.running}, "other requests have states than those that run"
+        saving = [slot for states in self.running.values() for _, slot in states.saving]
+        self.pool.check_integrity(len(self.running), saving)
