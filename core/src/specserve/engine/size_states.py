@@ -44,6 +44,10 @@ class StateSizes(NamedTuple):
         """What so many requests take."""
         return (1 + 2 * num_running) * (self.state + self.trail)
 
+    def total(self, num_running: int, num_saved: int) -> int:
+        """With so many saved states."""
+        return self.own(num_running) + num_saved * self.state
+
 
 def make_states(config: EngineConfig, model: ServedModel, *, drafts: bool) -> NoStates:
     """Those of the model's recurrent layers, whose tensors it gets. Raises ConfigError where memory is too small."""
@@ -62,8 +66,7 @@ def make_states(config: EngineConfig, model: ServedModel, *, drafts: bool) -> No
         for mixer in mixers
     ]
     interval = -(-INTERVAL // config.block_size) * config.block_size
-    num_bytes = sizes.own(config.max_num_seqs) + (every - own) * sizes.state
-    room = StateRoom(num_bytes, most_nodes)
+    room = StateRoom(sizes.total(config.max_num_seqs, every - own), most_nodes)
     return RecurrentStates(pool, room, config.block_size, interval, saves=config.prefix_cache)
 
 

@@ -84,7 +84,7 @@ def recurrent_states(case: Case) -> Iterator[Row]:
     layers = [(mixer.state_size(hidden), mixer.trail_width(hidden)) for mixer in model.recurrent]
     sizes = StateSizes.of(layers, config.max_draft_tokens if drafts else 0, getattr(torch, config.dtype))
     saved = num_saved(config, sizes, max(free_bytes(case) - weights_bytes(case), 0))
-    size = sizes.own(config.max_num_seqs) + saved * sizes.state
+    size = sizes.total(config.max_num_seqs, saved)
     found = f"{config.max_num_seqs} requests and {saved} saved states in {bytes_text(size)}"
     yield Row("recurrent states", "ok", found, figures={"saved": saved, "bytes": size, "of_one": sizes.state})
 
