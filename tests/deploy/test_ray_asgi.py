@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from specserve_ray.asgi import ClientLeftError, read_request, run_lifespan, send_answer
+from specserve_ray.asgi import ClientLeftError, add_slash, lacks_slash, read_request, run_lifespan, send_answer
 from specserve_ray.wire import Head
 
 if TYPE_CHECKING:
@@ -40,6 +40,30 @@ async def test_a_request_is_what_was_sent_without_the_prefix_of_a_proxy() -> Non
     request = await read_request(SCOPE, Messages(part(b"ab", more=True), part(b"cde", more=False)), "/llm", 100)
     assert (request.method, request.path, request.body) == ("POST", "/v1/ngram/corpora/a%20b?x=1&y", b"abcde")
     assert request.headers == (("authorization", "Bearer é"),)
+
+
+@pytest.mark.parametrize(("route_prefix", "root_path"), [("/llm", ""), ("", "/llm"), ("/llm", "/llm"), ("/llm", "/v2")])
+async def test_rays_route_prefix_and_that_of_a_proxy_are_removed(route_prefix: str, root_path: str) -> None:
+    scope = SCOPE | {"root_path": route_prefix}
+    request = await read_request(scope, Messages(part(b"", more=False)), root_path, 100)
+    assert request.path.startswith("/v1/ngram/")
+    other = scope | {"raw_path": b"/llmx/v1"}
+    assert (await read_request(other, Messages(part(b"", more=False)), root_path, 100)).path == "/llmx/v1?x=1&y"
+
+
+@pytest.mark.parametrize(("route_prefix", "root_path"), [("/llm", ""), ("", "/llm")])
+async def test_a_prefix_without_a_slash_leads_to_the_page(route_prefix: str, root_path: str) -> None:
+    alone = SCOPE | {"root_path": route_prefix, "raw_path": b"/llm", "method": "GET"}
+    assert lacks_slash(alone, root_path)
+    assert not lacks_slash(alone | {"raw_path": b"/llm/"}, root_path)
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await add_slash(alone, send)
+    assert (sent[0]["status"], dict(sent[0]["headers"])[b"location"]) == (308, b"/llm/")
+    assert not lacks_slash(SCOPE | {"root_path": "", "raw_path": b""}, "")
 
 
 async def test_of_a_body_that_is_too_long_one_byte_more_than_allowed_is_read() -> None:

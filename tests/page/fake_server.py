@@ -18,6 +18,7 @@ from specserve_page.routes import page_routes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
 
 MODELS = [{"id": "toy", "parent": None}, {"id": "tuned", "parent": "toy"}]
 ENGINE = {"model": "toy", "kernels": "fake (cpu)", "drafters": ["ngram", "eagle"], "lossless": True}
@@ -88,14 +89,19 @@ class Canned:
         return [step([{**one, "drafter": None}]) for each in self.steps for one in each["tokens"]]
 
 
-@contextmanager
-def fake_server(canned: Canned) -> Iterator[str]:
+def fake_server(canned: Canned) -> AbstractContextManager[str]:
     """Its URL."""
+    return served(canned_application(canned))
+
+
+@contextmanager
+def served(app: web.Application) -> Iterator[str]:
+    """In a thread of its own; its URL."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="fake-server")
     thread.start()
     try:
-        runner, url = asyncio.run_coroutine_threadsafe(start(canned), loop).result(10)
+        runner, url = asyncio.run_coroutine_threadsafe(start(app), loop).result(10)
         try:
             yield url
         finally:
@@ -106,7 +112,7 @@ def fake_server(canned: Canned) -> Iterator[str]:
         loop.close()
 
 
-async def start(canned: Canned) -> tuple[web.AppRunner, str]:
+def canned_application(canned: Canned) -> web.Application:
     app = web.Application(middlewares=[recorded(canned)])
     app.add_routes(page_routes())
     described = [{"version": "1", "distribution": "fake", "features_off": {}, **one} for one in PLUGINS]
@@ -119,6 +125,10 @@ async def start(canned: Canned) -> tuple[web.AppRunner, str]:
             web.post("/v1/chat/completions", answers(canned, is_chat=True)),
         ]
     )
+    return app
+
+
+async def start(app: web.Application) -> tuple[web.AppRunner, str]:
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

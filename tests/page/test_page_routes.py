@@ -131,6 +131,15 @@ async def test_behind_a_proxy_the_page_has_its_prefix(connect: Connect) -> None:
         assert (await client.get(path)).status == 200
 
 
+async def test_the_prefix_without_a_slash_leads_to_the_page(connect: Connect) -> None:
+    client = await connect(root_path="/llm", api_key="secret")
+    response = await client.get("/llm", allow_redirects=False)
+    assert (response.status, response.headers["Location"]) == (308, "/llm/")
+    assert (await client.get("/llm")).url.path == "/llm/"
+    without = await connect(root_path="/llm", page=False)
+    assert (await without.get("/llm")).status == 404
+
+
 async def test_no_page_leaves_it_off(connect: Connect) -> None:
     client = await connect(page=False)
     assert (await client.get("/")).status == 404

@@ -32,12 +32,22 @@ class ClientLeftError(Exception):
     """Before its request was whole."""
 
 
+def path_of(scope: Scope) -> str:
+    """As it was sent, without the query."""
+    path: str = scope.get("raw_path", b"").decode("ascii") or quote(scope["path"])
+    return path.partition("?")[0]
+
+
+def lacks_slash(scope: Scope, root_path: str) -> bool:
+    """Whether the path is a prefix and nothing more: Ray's route prefix, or that of a proxy before it."""
+    return path_of(scope) in {scope.get("root_path", ""), root_path} - {""}
+
+
 async def read_request(scope: Scope, receive: Receive, root_path: str, max_body_bytes: int) -> ForwardedRequest:
-    """Of a body that is too long one byte more than is allowed, so that a replica refuses it in its own words. Raises
-    ClientLeftError."""
+    """Its path without both prefixes. Of a body that is too long one byte more than is allowed, so that a replica
+    refuses it in its own words. Raises ClientLeftError."""
     headers = [(name.decode(ENCODING), value.decode(ENCODING)) for name, value in scope["headers"]]
-    path = scope.get("raw_path", b"").decode("ascii") or quote(scope["path"])
-    path = without_prefix(path.partition("?")[0], root_path)
+    path = without_prefix(without_prefix(path_of(scope), scope.get("root_path", "")), root_path)
     query = scope.get("query_string", b"").decode("ascii")
     body = await read_body(receive, max_body_bytes + 1)
     kept = end_to_end(headers, without=("content-length", "expect"))
@@ -64,6 +74,13 @@ async def send_answer(send: Send, parts: AsyncIterator[Head | bytes]) -> None:
             await send({"type": "http.response.start", "status": part.status, "headers": headers})
         else:
             await send({"type": "http.response.body", "body": part, "more_body": True})
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def add_slash(scope: Scope, send: Send) -> None:
+    """Addresses in the page are relative to a path that ends with one."""
+    headers = [(b"location", f"{path_of(scope)}/".encode("ascii")), (b"content-length", b"0")]
+    await send({"type": "http.response.start", "status": 308, "headers": headers})
     await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ray import serve
 
 from specserve_ray.answering import Answering
-from specserve_ray.asgi import ClientLeftError, read_request, run_lifespan, send_answer
+from specserve_ray.asgi import ClientLeftError, add_slash, lacks_slash, read_request, run_lifespan, send_answer
 from specserve_ray.changes_actor import find_changes
 
 if TYPE_CHECKING:
@@ -28,6 +28,9 @@ class IngressApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await run_lifespan(receive, send)
+            return
+        if lacks_slash(scope, self.server.root_path):
+            await add_slash(scope, send)
             return
         try:
             request = await read_request(scope, receive, self.server.root_path, self.server.max_body_bytes)
