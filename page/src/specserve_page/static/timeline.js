@@ -5,6 +5,7 @@
 
 import { colourOf } from "./colours.js";
 import { element, svg } from "./dom.js";
+import { Growing } from "./growing.js";
 
 /** @typedef {import("./answer.js").Answer} Answer */
 /** @typedef {import("./answer.js").Step} Step */
@@ -23,8 +24,11 @@ export class Timeline {
       if (column !== null) onStep(Number(column.dataset.step));
     });
     this.time = 0;
+    this.span = 0;
     this.tallest = MIN_HEIGHT;
-    this.numSteps = 0;
+    /** @type {Step[]} */
+    this.steps = [];
+    this.columns = new Growing(this.drawing, (index) => this.column(this.steps[index], index), () => this.fit());
   }
 
   /**
@@ -33,14 +37,19 @@ export class Timeline {
    *   grows, so that each column can be pointed at
    */
   update(answer, span = 0) {
+    this.steps = answer.steps;
+    this.span = span;
+    this.columns.growTo(answer.steps.length);
+  }
+
+  /** Shows all columns that there are. */
+  fit() {
     const isAtEnd = this.root.scrollLeft + this.root.clientWidth >= this.root.scrollWidth - 2;
-    for (; this.numSteps < answer.steps.length; this.numSteps++) {
-      this.drawing.append(this.column(answer.steps[this.numSteps], this.numSteps));
-    }
-    const width = Math.max(this.time, span, 1);
+    const numSteps = this.columns.length;
+    const width = Math.max(this.time, this.span, 1);
     this.drawing.setAttribute("viewBox", `0 ${-this.tallest} ${width} ${this.tallest}`);
-    this.drawing.style.minWidth = span > 0 ? "0" : `${this.numSteps * MIN_WIDTH}px`;
-    this.drawing.setAttribute("aria-label", `${this.numSteps} steps in ${Math.round(this.time)} milliseconds`);
+    this.drawing.style.minWidth = this.span > 0 ? "0" : `${numSteps * MIN_WIDTH}px`;
+    this.drawing.setAttribute("aria-label", `${numSteps} steps in ${Math.round(this.time)} milliseconds`);
     if (isAtEnd) this.root.scrollLeft = this.root.scrollWidth;
   }
 

@@ -5,6 +5,7 @@
 
 import { colourOf } from "./colours.js";
 import { element } from "./dom.js";
+import { Growing } from "./growing.js";
 import { Pieces } from "./pieces.js";
 import { quoted, visible } from "./visible.js";
 
@@ -24,7 +25,8 @@ export class TokenView {
     /** @type {Place[]} */
     this.places = [];
     this.current = -1;
-    this.numSteps = 0;
+    /** @type {Map<number, string>} sentences by the index of a token, which may not be shown yet */
+    this.marks = new Map();
     this.pieces = new Pieces();
     this.root = element("div", {
       class: "tokens",
@@ -37,6 +39,9 @@ export class TokenView {
       onpointerleave: () => this.leave(),
       onblur: () => this.leave(),
     });
+    /** @type {Answer | null} */
+    this.answer = null;
+    this.steps = new Growing(this.root, (step) => this.stepOf(/** @type {Answer} */ (this.answer), step), () => this.count());
   }
 
   /**
@@ -48,8 +53,12 @@ export class TokenView {
       this.root.textContent = visible(answer.reasoning + answer.content);
       return;
     }
-    if (this.numSteps === 0) this.root.replaceChildren();
-    for (; this.numSteps < answer.steps.length; this.numSteps++) this.root.append(this.stepOf(answer, this.numSteps));
+    if (this.answer === null) this.root.replaceChildren();
+    this.answer = answer;
+    this.steps.growTo(answer.steps.length);
+  }
+
+  count() {
     this.root.setAttribute("aria-label", `${this.label}, ${this.places.length} tokens; ${KEYS}`);
   }
 
@@ -60,6 +69,7 @@ export class TokenView {
       const made = element("span", { class: `token ${colourOf(token.drafter)}` }, text === "" ? "·" : text);
       made.dataset.index = String(this.places.length);
       this.places.push({ answer, step, place, element: made });
+      this.showMark(this.places.length - 1);
       return made;
     });
     return element("span", { class: "step" }, ...shown);
@@ -67,8 +77,14 @@ export class TokenView {
 
   /** @param {number} index of a token @param {string} sentence */
   mark(index, sentence) {
-    const place = this.places[index];
-    if (place === undefined) return;
+    this.marks.set(index, sentence);
+    this.showMark(index);
+  }
+
+  /** @param {number} index */
+  showMark(index) {
+    const [place, sentence] = [this.places[index], this.marks.get(index)];
+    if (place === undefined || sentence === undefined) return;
     place.element.classList.add("different");
     place.element.setAttribute("title", sentence);
   }
