@@ -119,6 +119,7 @@ pages: $(VENV)/.dev
 	$(BIN)/python tools/transformers_table.py
 	$(BIN)/python tools/step_picture.py
 	$(BIN)/python tools/speed_plot.py
+	$(BIN)/python tools/page_proofs.py
 	$(BIN)/specserve plugins matrix --markdown --proofs docs/compatibility.json > docs/compatibility.md
 
 docs: $(VENV)/.docs

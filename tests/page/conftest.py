@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TESTS = Path(__file__).parents[1]
-sys.path += [str(TESTS / "server"), str(TESTS / "text")]
+sys.path += [str(TESTS / "server"), str(TESTS / "text"), str(TESTS.parent / "tools")]
 
 
 @pytest.fixture(scope="module")

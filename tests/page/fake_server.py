@@ -76,6 +76,8 @@ class Canned:
     key: str | None = None
     loading: Json | None = None
     """How far, while it loads."""
+    version: str = "1"
+    """Of every plugin."""
     pause: float = 0.01
     """Seconds between two steps."""
     bodies: list[Json] = field(default_factory=list)
@@ -115,11 +117,10 @@ def served(app: web.Application) -> Iterator[str]:
 def canned_application(canned: Canned) -> web.Application:
     app = web.Application(middlewares=[recorded(canned)])
     app.add_routes(page_routes())
-    described = [{"version": "1", "distribution": "fake", "features_off": {}, **one} for one in PLUGINS]
     app.add_routes(
         [
             web.get("/v1/models", constant({"data": MODELS})),
-            web.get("/v1/plugins", constant({"data": described, "engine": ENGINE})),
+            web.get("/v1/plugins", described(canned)),
             web.get("/v1/plugins/pairs", constant({"data": PAIRS})),
             web.post("/v1/completions", answers(canned, is_chat=False)),
             web.post("/v1/chat/completions", answers(canned, is_chat=True)),
@@ -151,6 +152,14 @@ def recorded(canned: Canned) -> Any:
         return await handler(request)
 
     return record
+
+
+def described(canned: Canned) -> Any:
+    async def answer(request: web.Request) -> web.Response:
+        told = {"version": canned.version, "distribution": "fake", "features_off": {}}
+        return web.json_response({"data": [{**told, **one} for one in PLUGINS], "engine": ENGINE})
+
+    return answer
 
 
 def constant(body: Json) -> Any:

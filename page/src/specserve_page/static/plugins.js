@@ -1,10 +1,11 @@
 /**
- * Which plugins run, which are installed, and for any two whether they work together and why.
+ * Which plugins run, which are installed, and for any two whether they work together, why, and what tests have proven.
  */
 
 import { getJson } from "./api.js";
 import { byId, element } from "./dom.js";
 import { errorBox } from "./notices.js";
+import { Proofs } from "./proofs.js";
 import { visible } from "./visible.js";
 
 /**
@@ -15,17 +16,21 @@ import { visible } from "./visible.js";
 
 const SIGNS = new Map([
   ["compatible", "✓"],
+  ["proven", "✓✓"],
   ["conflict", "✗"],
   ["undeclared", "?"],
   ["unusable", "!"],
 ]);
 
+const LEGEND = "✓ declared, ✓✓ declared and proven by a test, ✗ refused, ? undeclared. Choose two plugins to see why.";
+
 /** Asked anew each time that it is shown. */
 export async function showPlugins() {
   const place = byId("plugins-content");
   try {
-    const [plugins, pairs] = await Promise.all([getJson("v1/plugins"), getJson("v1/plugins/pairs")]);
-    place.replaceChildren(list(plugins.data), matrix(plugins.data, pairs.data), chosen(plugins.engine));
+    const paths = ["v1/plugins", "v1/plugins/pairs", "page/proofs.json"];
+    const [plugins, pairs, proofs] = await Promise.all(paths.map(getJson));
+    place.replaceChildren(list(plugins.data), matrix(plugins.data, pairs.data, new Proofs(proofs)), chosen(plugins.engine));
   } catch (error) {
     place.replaceChildren(errorBox(error));
   }
@@ -47,27 +52,30 @@ function list(plugins) {
   return tableOf("Installed plugins", ["Plugin", "State", "Features", "Why not", "Distribution"], rows);
 }
 
-/** @param {Plugin[]} plugins @param {Pair[]} pairs */
-function matrix(plugins, pairs) {
+/** @param {Plugin[]} plugins @param {Pair[]} pairs @param {Proofs} proofs */
+function matrix(plugins, pairs, proofs) {
   const found = new Map();
   for (const pair of pairs) {
     const [left, right] = pair.plugins;
     found.set(`${left} ${right}`, pair).set(`${right} ${left}`, pair);
   }
-  const names = plugins.map((plugin) => plugin.name);
-  const reason = element("p", { class: "reason", "aria-live": "polite" }, "Choose two plugins to see why.");
-  const cell = (/** @type {string} */ row, /** @type {string} */ column) => {
-    const pair = /** @type {Pair | undefined} */ (found.get(`${row} ${column}`));
+  const reason = element("p", { class: "reason", "aria-live": "polite" }, LEGEND);
+  const cell = (/** @type {Plugin} */ row, /** @type {Plugin} */ column) => {
+    const pair = /** @type {Pair | undefined} */ (found.get(`${row.name} ${column.name}`));
     if (pair === undefined) return element("td", {});
-    const show = () => (reason.textContent = visible(pair.sentence));
-    const name = `${row} with ${column}: ${pair.verdict}`;
-    const attributes = { type: "button", class: `cell ${pair.verdict}`, "aria-label": name, onclick: show, onfocus: show };
-    return element("td", {}, element("button", { ...attributes, onpointerenter: show }, SIGNS.get(pair.verdict) ?? "·"));
+    const proof = pair.verdict === "compatible" ? proofs.of(row, column) : null;
+    const verdict = proof === null ? pair.verdict : "proven";
+    const text = visible([pair.sentence, proof && proofs.sentence(proof)].filter(Boolean).join(" "));
+    const show = () => (reason.textContent = text);
+    const name = `${row.name} with ${column.name}: ${verdict}`;
+    const attributes = { type: "button", class: `cell ${verdict}`, "aria-label": name, onclick: show, onfocus: show };
+    return element("td", {}, element("button", { ...attributes, onpointerenter: show }, SIGNS.get(verdict) ?? "·"));
   };
-  const rows = names.map((row) =>
-    element("tr", {}, element("th", { scope: "row" }, row), ...names.map((column) => cell(row, column))),
+  const rows = plugins.map((row) =>
+    element("tr", {}, element("th", { scope: "row" }, row.name), ...plugins.map((column) => cell(row, column))),
   );
-  const table = tableOf("Which work together, by their declarations under this configuration", ["", ...names], rows);
+  const title = "Which work together, by their declarations under this configuration, and by tests";
+  const table = tableOf(title, ["", ...plugins.map((plugin) => plugin.name)], rows);
   table.classList.add("matrix");
   table.insertBefore(reason, table.lastChild);
   return table;
