@@ -38,7 +38,7 @@ CASES = {
     "grammar": "structured output: masks against none, drafts of forced text against masks alone",
     "adaptive": "fixed draft widths, tiers and ranked where text begins and ends to repeat itself",
     "families": "a mixture of experts against a dense model that reads as many weights for a token",
-    "state": "a model with short convolutions: steps in one native call against its pieces, verifying, a prompt",
+    "state": "models with short convolutions or gated delta nets: steps, verifying, drafts, a prompt; other engines",
     "peers": "throughput against vLLM and OpenVINO GenAI, which `make bench-peers` installs",
     "grammar_peers": "structured output against vLLM, which `make bench-peers` installs",
     "gpu": "on a CUDA device: the demo model and an 8B shape, plain, drafted and under adapters, against transformers",
@@ -56,6 +56,8 @@ FLAGS = {
     "kernels": "[--model demo|SHAPE|DIR]",
     "weights": "[--model demo|SHAPE|DIR] [--counts N...] [--kinds KIND...] [--rounds N]",
     "weights4": "--files FILE... [--llama-server PROGRAM] [--cells [N...]] [--rounds N]",
+    "state": "[--model lfm2|qwen3_5] [--against llamacpp|transformers...] [--weights auto|int8] [--llama-server FILE] "
+    "[--llama-sources DIR] [--rounds N] [--skip-steps]",
     "growth": "[--contexts N...] [--counts N...] [--plot FILE]",
     "routing": "[--sizes N...] [--plot FILE]",
     "replay": "[--budgets N...] [--drafters NAME...] [--kinds KIND...] [--traces DIR]",

@@ -1,104 +1,162 @@
-"""A model whose layers mostly have short convolutions, in the shape of LFM2-350M: steps in one native call against the
-same pieces called one by one, what verifying costs, a prompt, and the convolutions' share of each.
+"""Models whose layers mostly have no attention, in the shapes of LFM2-350M (short convolutions) and Qwen3.5-0.8B (gated
+delta nets): steps in as few native calls as there are against the same pieces called one by one, what verifying and
+rejected drafts cost, what accepted ones bring, a prompt, the mixers' share of each; and other engines beside it.
 
-The pieces run torch's convolution between native linear maps. Weights are random; the cost of a pass does not depend on
-them.
+Weights are random; the cost of a pass does not depend on them.
 """
 
 from __future__ import annotations
 
+import argparse
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
-from benchmarks.lib.forwards import batch_of, engine_of
-from benchmarks.lib.report import Check, Options, Result
-from benchmarks.lib.shapes import SHORT_CONVS
+from benchmarks.lib import accepted_drafts
+from benchmarks.lib.forwards import engine_of
+from benchmarks.lib.mixers import mixing
+from benchmarks.lib.recurrent_steps import Step
+from benchmarks.lib.report import Check, Options, Result, aligned
+from benchmarks.lib.shapes import ATTENTION, DELTA_NETS, SHORT_CONVS, model_directory
 from benchmarks.lib.timing import alternate, medians, seconds_of, spread
 from benchmarks.lib.workload import DTYPE
-from specserve.batch.preceding import PrecedingTokens
-from specserve.models.short_conv import ShortConv
+from benchmarks.peers import random_checkpoint
+from specserve.models.decoder import DecoderModel
 from specserve.models.tiled import TiledPass
-from specserve_cpu.fused import FusedPass
-from specserve_cpu.kernels import CpuKernels
-from specserve_cpu.short_conv import NativeShortConv
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from specserve.batch.batch import Batch
-    from specserve.models.decoder import DecoderModel
     from specserve.protocols import AttentionBackend, ForwardPass
 
-COUNTS, VERIFIED, CONTEXT, PROMPT = (1, 8, 32), 8, 500, 2000
-STEP_TARGET, SHARE_TARGET = 1.35, 0.03
+    Variants = dict[str, Callable[[], float]]
+
+MODELS = {"lfm2": SHORT_CONVS, "qwen3_5": DELTA_NETS}
+COUNTS, ROWS, CONTEXT, PROMPT = (8, 32), (1, 2, 4, 8), 500, 2000
+VERIFIED = ROWS[-1]
+A_STEP, VERIFY = "1 row", f"{VERIFIED} rows of one"
+REJECTED, NEVER, ACCEPTED = "rejected drafts", "no drafts", "accepted drafts"
+STEP_TARGET, REJECTED_TARGET, ACCEPTED_TARGET = 1.35, 0.02, 0.9
+SHARE_TARGETS = {SHORT_CONVS: 0.03}
 
 
 def run(options: Options) -> Result:
-    engine = engine_of(SHORT_CONVS, options, max_num_batched_tokens=PROMPT, max_model_len=PROMPT + 100).engine
-    attention, fused = engine.runner.attention, engine.runner.passes
-    assert isinstance(fused, FusedPass), "the cpu plugin serves"
-    model = fused.model
-    pieces = TiledPass(model, attention, model.kernels.row_tile)
-    batches = {f"{count} requests": batch_of(count, CONTEXT) for count in COUNTS}
-    batches |= {f"{VERIFIED} rows of one": batch_of(1, CONTEXT, VERIFIED), "a prompt": batch_of(1, PROMPT, PROMPT)}
-    variants: dict[str, Callable[[], float]] = {}
-    for what, batch in batches.items():
-        scored = batch.num_rows < PROMPT
-        variants[f"fused, {what}"] = partial(seconds_of, partial(step, fused, attention, batch, scored))
-        variants[f"pieces, {what}"] = partial(seconds_of, partial(step, pieces, attention, batch, scored))
-        variants[f"convolutions, {what}"] = partial(seconds_of, convolutions(model, batch))
-    with torch.inference_mode():
-        samples = alternate(variants, options.rounds(9, 1))
+    parser = argparse.ArgumentParser(prog="python -m benchmarks state")
+    parser.add_argument("--model", choices=MODELS, default="lfm2")
+    parser.add_argument("--against", nargs="*", choices=random_checkpoint.AGAINST, default=[])
+    parser.add_argument("--weights", choices=("auto", "int8"), default="auto", help="in the engines; auto: bfloat16")
+    parser.add_argument("--llama-server", type=Path, help="a program that was built on this machine")
+    parser.add_argument("--llama-sources", type=Path, help="the folder of convert_hf_to_gguf.py")
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--skip-steps", action="store_true", help="other engines alone")
+    chosen = parser.parse_args(options.rest)
+    name, rounds = MODELS[chosen.model], chosen.rounds or options.rounds(9, 1)
+    samples: dict[str, list[float]] = {}
+    if not chosen.skip_steps:
+        with torch.inference_mode():
+            samples = alternate(steps(name, options), rounds)
+        samples |= alternate(drafts(name, options), rounds)
+    asked = random_checkpoint.Asked(
+        model_directory(name), tuple(chosen.against), chosen.weights, options.threads, chosen.llama_server,
+        chosen.llama_sources,
+    )  # fmt: skip
+    peers = random_checkpoint.compare(asked, rounds) if chosen.against else None
     median = medians(samples)
-    verified = median[f"fused, {VERIFIED} rows of one"] / median["fused, 1 requests"]
     return Result(
-        title=f"LFM2-350M's shape, {DTYPE}, {options.threads} threads, context {CONTEXT}, a prompt of {PROMPT} tokens",
-        columns=("rows", "fused, ms", "min..max s", "pieces / fused", "convolutions' share"),
-        rows=[row(what, samples, median) for what in batches],
-        checks=[
-            Check(f"step that verifies {VERIFIED} rows / step of 1", verified, STEP_TARGET, True, "x"),
-            Check("convolutions' share of a prompt", share(median, "a prompt"), SHARE_TARGET, True),
+        title=f"{chosen.model}, {DTYPE}, {options.threads} threads, context {CONTEXT}, a prompt of {PROMPT} tokens; "
+        f"beside other engines with weights {chosen.weights}",
+        columns=("step", "as served, ms", "min..max s", "pieces / served", "mixers' share"),
+        rows=rows(samples, median) if samples else [],
+        checks=[*(checks(name, median) if samples else []), *(peers.checks if peers else [])],
+        notes=[
+            "Logits are of every row, but none of the prompt's. The share is that of the native calls alone.",
+            f"A rejected draft: a step with {VERIFIED - 1} draft tokens and the step behind it, against the same rows "
+            "as committed tokens.",
         ],
-        notes=["Logits are of every row, but none of the prompt's. The share is that of the native calls alone."],
-        raw=samples,
+        raw=samples | (peers.raw if peers else {}),
+        details="\n".join(aligned([random_checkpoint.COLUMNS, *peers.rows])) if peers else "",
     )
 
 
-def step(passes: ForwardPass, attention: AttentionBackend, batch: Batch, scored: bool) -> None:
-    out = passes.layers(passes.embed(batch), batch, attention.plan(batch))
-    if scored:
-        passes.logits(out, batch)
+def steps(name: str, options: Options) -> Variants:
+    """Forward passes, as the engine makes them and in pieces."""
+    engine = engine_of(
+        name, options, max_num_batched_tokens=PROMPT, max_model_len=PROMPT + 100, max_num_seqs=COUNTS[-1],
+        plugins=("ngram",),
+    ).engine  # fmt: skip
+    attention, served, model = engine.runner.attention, engine.runner.passes, engine.runner.model
+    assert isinstance(model, DecoderModel), "a family of the engine's own"
+    pieces = TiledPass(model, attention, model.kernels.row_tile)
+    batches = {A_STEP: Step().batch(CONTEXT)}
+    batches |= {f"{rows} rows of one": Step(drafted=rows - 1).batch(CONTEXT) for rows in ROWS[1:]}
+    batches |= {f"{count} requests": Step(count).batch(CONTEXT) for count in COUNTS}
+    batches["a prompt"] = Step(known=PROMPT).batch(PROMPT)
+    variants: Variants = {}
+    for what, batch in batches.items():
+        scored = batch.num_rows < PROMPT
+        variants[f"served, {what}"] = partial(seconds_of, partial(step, served, attention, [batch], scored))
+        variants[f"pieces, {what}"] = partial(seconds_of, partial(step, pieces, attention, [batch], scored))
+        variants[f"mixers, {what}"] = partial(seconds_of, mixing(model, batch))
+    behind = Step(turned=True).batch(CONTEXT + 1)
+    pairs = {REJECTED: Step(drafted=VERIFIED - 1), NEVER: Step(known=VERIFIED)}
+    for what, first in pairs.items():
+        both = [first.batch(CONTEXT), behind]
+        variants[what] = partial(seconds_of, partial(step, served, attention, both, scored=True))
+    return variants
 
 
-def convolutions(model: DecoderModel, batch: Batch) -> Callable[[], None]:
-    """Those of all layers, over random rows."""
-    assert model.reach is not None, "it has convolutions"
-    tokens = PrecedingTokens.of(batch, model.reach, model.device)
-    rows = torch.randn(batch.num_rows, 3 * model.hidden_size).to(model.dtype)
-    kernels, mixers = model.kernels, [model.layers[layer].mixer for layer in model.state_layers]
-    assert isinstance(kernels, CpuKernels), "the cpu plugin serves"
-    convs = [mixer for mixer in mixers if isinstance(mixer, ShortConv)]
-    natives = [NativeShortConv(kernels.machine, conv, model.dtype) for conv in convs]
+def step(passes: ForwardPass, attention: AttentionBackend, batches: list[Batch], scored: bool) -> None:
+    """One step after the other."""
+    for batch in batches:
+        out = passes.layers(passes.embed(batch), batch, attention.plan(batch))
+        if scored:
+            passes.logits(out, batch)
 
-    def mix() -> None:
-        for native, kept in zip(natives, model.token_states, strict=True):
-            native.mix(rows, kept, tokens)
 
-    return mix
+def drafts(name: str, options: Options) -> Variants:
+    """Of the model, and of a dense one of its sizes."""
+    return {
+        f"{shape}, {what}": measure
+        for shape in (name, ATTENTION[name])
+        for what, measure in accepted_drafts.steps(shape, options, CONTEXT, VERIFIED - 1).items()
+    }
+
+
+def rows(samples: dict[str, list[float]], median: dict[str, float]) -> list[tuple[str, ...]]:
+    served = [what.removeprefix("served, ") for what in samples if what.startswith("served, ")]
+    table: list[tuple[str, ...]] = [
+        (
+            what,
+            f"{median[f'served, {what}'] * 1e3:.1f}",
+            spread(samples[f"served, {what}"]),
+            f"{median[f'pieces, {what}'] / median[f'served, {what}']:.2f}x",
+            f"{100 * share(median, what):.1f} %",
+        )
+        for what in served
+    ]
+    others = [what for what in samples if not what.startswith(("served, ", "pieces, ", "mixers, "))]
+    return table + [(what, f"{median[what] * 1e3:.1f}", spread(samples[what]), "-", "-") for what in others]
+
+
+def checks(name: str, median: dict[str, float]) -> list[Check]:
+    one, dense = median[f"served, {A_STEP}"], ATTENTION[name]
+    verified, rejected = median[f"served, {VERIFY}"] / one, (median[REJECTED] - median[NEVER]) / one
+    speedups = [median[f"{shape}, plain"] / median[f"{shape}, accepted"] for shape in (name, dense)]
+    found = [
+        Check(f"step that verifies {VERIFIED} rows / step of 1", verified, STEP_TARGET, True, "x"),
+        Check("what rejected drafts cost, of a step", rejected, REJECTED_TARGET, True),
+        Check(
+            f"speed-up by {VERIFIED - 1} {ACCEPTED} ({speedups[0]:.2f}x), of a dense model's ({speedups[1]:.2f}x)",
+            speedups[0] / speedups[1], ACCEPTED_TARGET, False,
+        ),
+    ]  # fmt: skip
+    if name in SHARE_TARGETS:
+        found.append(Check("mixers' share of a prompt", share(median, "a prompt"), SHARE_TARGETS[name], True))
+    return found
 
 
 def share(median: dict[str, float], what: str) -> float:
-    return median[f"convolutions, {what}"] / median[f"fused, {what}"]
-
-
-def row(what: str, samples: dict[str, list[float]], median: dict[str, float]) -> tuple[str, ...]:
-    fused, pieces = median[f"fused, {what}"], median[f"pieces, {what}"]
-    return (
-        what,
-        f"{fused * 1e3:.1f}",
-        spread(samples[f"fused, {what}"]),
-        f"{pieces / fused:.2f}x",
-        f"{100 * share(median, what):.1f} %",
-    )
+    return median[f"mixers, {what}"] / median[f"served, {what}"]

@@ -12,7 +12,10 @@ from specserve.models.locate import locate_model
 from specserve_workbench.testing.toy import write_checkpoint
 
 HALF_BILLION, EXPERTS, DENSE = "half-billion", "billion-experts", "as-dense"
-SMALL_LLAMA, SMALL_GRANITE, SHORT_CONVS = "small-llama", "small-granite", "short-convolutions"
+SMALL_LLAMA, SMALL_GRANITE = "small-llama", "small-granite"
+SHORT_CONVS, DELTA_NETS = "short-convolutions", "gated-delta-nets"
+ATTENTION = {SHORT_CONVS: "attention-for-convolutions", DELTA_NETS: "attention-for-delta-nets"}
+"""Dense models of the same sizes, with attention in every layer."""
 SMALL: dict[str, Any] = {  # 8 layers, 107 million parameters, 213 MB in bfloat16
     "vocab_size": 16384,
     "hidden_size": 1024,
@@ -59,6 +62,55 @@ SHAPES: dict[str, dict[str, Any]] = {
         "head_dim": 64,
         "max_position_embeddings": 4096,
         "rope_theta": 1e6,
+        "tie_word_embeddings": True,
+    },
+    ATTENTION[SHORT_CONVS]: {
+        "architecture": "qwen3",
+        "vocab_size": 65536,
+        "hidden_size": 1024,
+        "intermediate_size": 4608,
+        "num_hidden_layers": 16,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 8,
+        "head_dim": 64,
+        "max_position_embeddings": 4096,
+        "rope_theta": 1e6,
+        "tie_word_embeddings": True,
+    },
+    # of Qwen3.5-0.8B with fewer words: 24 layers, 18 of which are gated delta nets, 532 million parameters
+    DELTA_NETS: {
+        "architecture": "qwen3_5_text",
+        "vocab_size": 32768,
+        "hidden_size": 1024,
+        "intermediate_size": 3584,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 2,
+        "head_dim": 256,
+        "full_attention_interval": 4,
+        "linear_num_key_heads": 16,
+        "linear_num_value_heads": 16,
+        "linear_key_head_dim": 128,
+        "linear_value_head_dim": 128,
+        "linear_conv_kernel_dim": 4,
+        "partial_rotary_factor": 0.25,
+        "max_position_embeddings": 4096,
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 1e7,
+        "tie_word_embeddings": True,
+    },
+    ATTENTION[DELTA_NETS]: {
+        "architecture": "qwen3",
+        "vocab_size": 32768,
+        "hidden_size": 1024,
+        "intermediate_size": 3584,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 2,
+        "head_dim": 256,
+        "max_position_embeddings": 4096,
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 1e7,
         "tie_word_embeddings": True,
     },
     # of Qwen3-30B-A3B, made smaller: 16 layers, 1.0 billion parameters, of which a token reads 0.22 billion

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -64,10 +65,11 @@ def openvino_export(model: str, weights: str) -> Path:
     ).folder()
 
 
-def gguf_export(model: str, weights: str) -> Path:
+def gguf_export(model: str, weights: str, sources: Path | None = None) -> Path:
+    """sources: of llama.cpp, whose converter runs in this environment; None: what `make_peers` installed."""
     kind = GGUF_FORMATS[weights]
-    python = PEERS / "llamacpp" / "bin" / "python"
-    sources = next((PEERS / "llamacpp" / "sources").glob("*/llama.cpp"))
+    python = Path(sys.executable) if sources else PEERS / "llamacpp" / "bin" / "python"
+    sources = sources or next((PEERS / "llamacpp" / "sources").glob("*/llama.cpp"))
     file = f"model-{kind}.gguf"
     return (
         Export(model, kind, lambda source, target: (python, GGUF_EXPORT, sources, source, target / file, kind)).folder()

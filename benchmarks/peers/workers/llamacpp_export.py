@@ -11,6 +11,7 @@ def main(sources: str, model: str, out: str, kind: str) -> None:
     import convert_hf_to_gguf
 
     conversion.base.TextModel.get_vocab_base_pre = some_pre_tokenizer
+    conversion.base.ModelBase.no_mtp = True  # blocks for multi-token prediction, which are not asked for
     sys.argv[1:] = [model, "--outfile", out, "--outtype", kind]
     convert_hf_to_gguf.main()
 
