@@ -24,7 +24,10 @@ FORMS = {
 }
 OF_ALL_SIZES = ("w4", "w4 asymmetric", "w8 asymmetric")
 """The others have words of eight inputs or outputs."""
-NOT_QUANTISED = ("gpt_oss", "granitemoe", "mixtral", "olmoe", "qwen3_moe", "lfm2", "lfm2_moe", "lfm3", "qwen3_5_text")
+NOT_QUANTISED = (
+    *("gpt_oss", "granitemoe", "granitemoeshared", "mixtral", "olmoe", "qwen2_moe", "qwen3_moe"),
+    *("lfm2", "lfm2_moe", "lfm3", "qwen3_5_text", "qwen3_5_moe_text"),
+)
 """Families with experts, convolutions or recurrent layers, whose files are not only of matrices."""
 SHARE = 0.25
 

@@ -25,9 +25,12 @@ MODELS: dict[str, dict[str, Any]] = {
     "mixtral": {"intermediate_size": 80, "num_local_experts": 5},
     "gpt_oss": {"intermediate_size": 96},
     "lfm2_moe": {"num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"]},
+    "qwen3_5_moe_text": {},
+    "qwen2_moe": {"num_hidden_layers": 3, "mlp_only_layers": [1]},
+    "granitemoeshared": {"intermediate_size": 96, "shared_intermediate_size": 72},
 }
 """By architecture, what differs from its toy."""
-BLOCKS = {"granitemoe": "block_sparse_moe", "lfm2_moe": "feed_forward"}
+BLOCKS = {**dict.fromkeys(("granitemoe", "granitemoeshared"), "block_sparse_moe"), "lfm2_moe": "feed_forward"}
 """What holds the experts in transformers 5, where that is not `mlp`."""
 OF_MIXTRAL = {
     "gate_proj": "w1",

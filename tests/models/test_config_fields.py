@@ -40,7 +40,8 @@ CLASSES = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Q
 OF_IMAGES = {"vision_config", "text_config", "mm_tokens_per_image", "image_token_id", "video_token_id"}
 OF_MODULES = {family: {*family_named(family).reads} for family in FAMILIES if not family.endswith("_text")}
 OF_VISION = {field.name for field in fields(Qwen3_5VisionConfig)}
-OF_MODULES |= {name: {*family_named(f"{name}_text").reads} | OF_IMAGES | OF_VISION for name in ("gemma3", "qwen3_5")}
+WITH_IMAGES = ("gemma3", "qwen3_5", "qwen3_5_moe")
+OF_MODULES |= {name: {*family_named(f"{name}_text").reads} | OF_IMAGES | OF_VISION for name in WITH_IMAGES}
 """The fields that a family alone reads, by transformers' modules."""
 
 

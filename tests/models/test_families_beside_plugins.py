@@ -63,7 +63,7 @@ def check(case, names):
             assert drafted.metrics.num_preemptions > 0
         if "graphs" in case.beside:
             in_pieces = "piecewise", "" if case.graphs == "piecewise" else MIXERS_IN_PIECES
-            key = in_pieces if case.model.name in ("lfm2", "qwen3_5_text") else (case.graphs, "")
+            key = in_pieces if case.model.name in ("lfm2", "qwen3_5_text", "qwen3_5_moe_text") else (case.graphs, "")
             assert drafted.metrics.graph_steps[key] > 10
 
 

@@ -26,7 +26,9 @@ LLAMA3 = {
 }
 YARN = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
 PROPORTIONAL, SIX_LAYERS = {"rope_type": "proportional"}, {"num_hidden_layers": 6, "sliding_window": 16}
-FOUR_LAYERS = {"num_hidden_layers": 4, "layer_types": ["conv", "full_attention", "conv", "full_attention"]}
+FULL_FIRST = ["full_attention", "sliding_attention"]
+FOUR = {"num_hidden_layers": 4}
+FOUR_LAYERS = {**FOUR, "layer_types": ["conv", "full_attention", "conv", "full_attention"]}
 CASES = {
     "llama": {},
     "llama-one-kv-head": {"num_key_value_heads": 1},
@@ -174,6 +176,20 @@ CASES |= {
         },
     },
 }
+CASES |= {
+    "qwen3_5_moe_text": {},
+    "qwen3_5_moe_text-tied": {"tie_word_embeddings": True, "hidden_size": 64},
+    "qwen3_5_moe_text-odd": {"num_experts": 9, "moe_intermediate_size": 13, "shared_expert_intermediate_size": 7},
+    "qwen3_5_moe_text-many": {"num_experts": 40, "num_experts_per_tok": 8, "hidden_size": 64},
+    "qwen2_moe": {},
+    "qwen2_moe-plain-layers": {"decoder_sparse_step": 2, "num_hidden_layers": 4, "mlp_only_layers": [3]},
+    "qwen2_moe-window": {"use_sliding_window": True, "sliding_window": 16, "max_window_layers": 2, **FOUR},
+    "qwen2_moe-by-layer-types": {"use_sliding_window": True, "sliding_window": 16, "layer_types": FULL_FIRST},
+    "qwen2_moe-without-biases": {"qkv_bias": False, "norm_topk_prob": False},
+    "granitemoeshared": {},
+    "granitemoeshared-without": {"shared_intermediate_size": 0},
+    "granitemoeshared-odd-tied": {"shared_intermediate_size": 13, "tie_word_embeddings": True},
+}
 CASES |= {f"{family.get('architecture', 'llama')}-{name}": family for name, family in FAMILIES.items()}
 
 
@@ -213,6 +229,7 @@ NEWER = (
     *("gemma2", "gemma3_text", "granite", "ministral", "ministral3", "olmo2", "olmo3", "phi3", "smollm3"),
     *("gpt_oss", "granitemoe", "mixtral", "olmoe", "qwen3_moe"),
     *("lfm2", "lfm2_moe", "lfm3", "qwen3_5_text"),
+    *("qwen3_5_moe_text", "qwen2_moe", "granitemoeshared"),
 )
 PART = {"partial_rotary_factor": 0.5}
 

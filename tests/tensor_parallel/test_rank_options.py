@@ -108,7 +108,8 @@ def test_shares_of_all_ranks_are_all_in_order(size, ranks):
 @pytest.mark.parametrize("family", [
     {"attention_bias": True, "mlp_bias": True, "intermediate_size": 321},
     {"architecture": "qwen3_moe", "moe_intermediate_size": 401, "mlp_only_layers": [1]},
-], ids=["llama", "qwen3_moe"])  # fmt: skip
+    {"architecture": "qwen2_moe", "moe_intermediate_size": 401, "shared_expert_intermediate_size": 57},
+], ids=["llama", "qwen3_moe", "qwen2_moe"])  # fmt: skip
 def test_every_number_of_a_checkpoint_is_read_by_some_rank(tmp_path, family, ranks):
     """By one rank: except norms, routers, and key heads that several ranks share."""
     model = write_checkpoint(tmp_path / "model", **family)
@@ -116,6 +117,8 @@ def test_every_number_of_a_checkpoint_is_read_by_some_rank(tmp_path, family, ran
     if config.experts is not None:
         parts = [Shares(config, rank, ranks).numbers(config).experts for rank in range(ranks)]
         assert sum(part.inner_size for part in parts if part) == config.experts.inner_size
+        shared = [part.shared_size for part in parts if part and part.shared_size]
+        assert (sum(shared) or None) == config.experts.shared_size
     for name, shape in expected_shapes(config).items():
         counts = torch.zeros(shape, dtype=torch.int64)
         for rank in range(ranks):
@@ -124,6 +127,6 @@ def test_every_number_of_a_checkpoint_is_read_by_some_rank(tmp_path, family, ran
                 own = counts[tuple(part)[: len(shape)]]
                 assert own.shape == part.shape_of(shape)
                 own += 1
-        whole = "norm" in name or name.endswith("mlp.gate.weight")
+        whole = "norm" in name or name.endswith(("mlp.gate.weight", "mlp.shared_expert_gate.weight"))
         shared = ranks if whole else 2 if ranks == 4 and ("k_proj" in name or "v_proj" in name) else 1
         assert counts.unique().tolist() == [shared], name

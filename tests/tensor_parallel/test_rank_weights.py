@@ -93,3 +93,10 @@ def test_experts_are_divided_by_their_own_width(tmp_path, kernels):
     more = {"moe_intermediate_size": 400, "mlp_only_layers": [1]}
     model = write_checkpoint(tmp_path / "model", architecture="qwen3_moe", **more)
     assert_same_as_one_rank(model, GREEDY, default_plugins=kernels == "cpu")
+
+
+@pytest.mark.parametrize("architecture", ["qwen2_moe", "granitemoeshared"])
+def test_a_shared_expert_is_divided_by_its_own_width(tmp_path, architecture):
+    width = "shared_intermediate_size" if architecture == "granitemoeshared" else "shared_expert_intermediate_size"
+    model = write_checkpoint(tmp_path / "model", architecture=architecture, **{width: 300})
+    assert_same_as_one_rank(model, GREEDY, default_plugins=True)

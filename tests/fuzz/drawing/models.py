@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import random
+from typing import Any
 
 from fuzz.drawing.positions import draw_rope, draw_windows
 from fuzz.plans import ModelPlan, changed
@@ -10,15 +11,18 @@ from fuzz.quantising import draw_form
 from fuzz.weights import KINDS, NOT_FINITE
 from specserve_workbench.testing.toy_tokenizer import EOS_ID
 
-if TYPE_CHECKING:
-    import random
-
 FAMILIES = (
     *("llama", "mistral", "qwen2", "qwen3"),
     *("gemma2", "gemma3_text", "granite", "ministral", "ministral3", "olmo2", "olmo3", "phi3", "smollm3"),
     *("gpt_oss", "granitemoe", "mixtral", "olmoe", "qwen3_moe"),
     *("lfm2", "lfm2_moe", "lfm3", "qwen3_5_text"),
 )
+WITH_SHARED_EXPERTS = {
+    "granitemoe": "granitemoeshared",
+    "qwen3_moe": "qwen2_moe",
+    "qwen3_5_text": "qwen3_5_moe_text",
+}
+"""Families whose config.json a relative may have as well, with the shared expert of its toy."""
 DTYPES = ("float32", "bfloat16", "float16")
 MOST_HEAD_WIDTH = 640
 
@@ -44,8 +48,14 @@ def draw_model(rng: random.Random) -> ModelPlan:
         config=config,
         eos=draw_eos(rng, config["vocab_size"]),
     )
+    plan = changed(plan, family=draw_relative(plan.seed, family))
     finite = plan.weights not in NOT_FINITE
     return changed(plan, quantised=draw_form(plan.seed, family, config)) if finite else plan
+
+
+def draw_relative(seed: int, family: str) -> str:
+    """By numbers of its own: other plans are what they were without it."""
+    return WITH_SHARED_EXPERTS.get(family, family) if random.Random(f"relative {seed}").random() < 0.5 else family
 
 
 def draw_demo(rng: random.Random) -> ModelPlan:

@@ -11,7 +11,8 @@ ROPES = ("default", "linear", "dynamic", "llama3", "yarn", "longrope")
 
 
 KINDS = ("sliding_attention", "full_attention")
-WITHOUT_WINDOWS = ("llama", "granite", "granitemoe", "olmo2", "olmoe")
+WITHOUT_WINDOWS = ("llama", "granite", "granitemoe", "granitemoeshared", "olmo2", "olmoe")
+RECURRENT = ("qwen3_5_text", "qwen3_5_moe_text")
 OF_TWO_KINDS = ("gemma2", "gemma3_text", "gpt_oss", "ministral", "olmo3")
 
 
@@ -23,7 +24,7 @@ def draw_windows(rng: random.Random, family: str, num_layers: int) -> dict[str, 
         return {}
     if family.startswith("lfm"):
         return draw_convolutions(rng, family, num_layers)
-    if family == "qwen3_5_text":
+    if family in RECURRENT:
         return draw_recurrence(rng, num_layers)
     if family in ("mistral", "ministral3", "mixtral", "phi3"):
         return {"sliding_window": rng.choice((window, window, None))}
@@ -81,7 +82,7 @@ def draw_rope(rng: random.Random, family: str, head_dim: int, longest: int) -> d
     kind = rng.choice(("default", *ROPES))
     if kind == "default" and rng.random() < 0.2 and (family not in ("phi3", "gpt_oss") or head_dim % 4 == 0):
         config["partial_rotary_factor"] = 0.5  # others do without it
-    if family == "qwen3_5_text":
+    if family in RECURRENT:
         parts = [part for part in (0.25, 0.5) if head_dim * part % 2 == 0]
         config["partial_rotary_factor"] = rng.choice((*parts, 1.0)) if kind == "default" else 1.0
     if kind != "default" and head_dim > 2:

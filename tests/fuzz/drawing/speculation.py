@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fuzz.drawing.positions import RECURRENT
+
 if TYPE_CHECKING:
     import random
 
@@ -21,14 +23,13 @@ TOGETHER = (
     ("evil", "eagle"),
 )
 THREE = (("noisy", "repeat", "ngram"), ("ngram", "oracle", "repeat"), ("eagle", "noisy", "ngram"))
-NO_DRAFT_MODELS = ("qwen3_5_text",)
 OWN = ("oracle", "noisy", "evil")
 """The fuzzer's drafters: they are told what each request will say."""
 
 
 def draw_speculation(rng: random.Random, model: ModelPlan) -> dict[str, Any]:
     drafters = rng.choice((*ALONE, *TOGETHER, *THREE, ()))
-    if model.family in NO_DRAFT_MODELS:
+    if model.family in RECURRENT:
         drafters = tuple(name for name in drafters if name != "eagle")
     fields: dict[str, Any] = {
         "drafters": drafters,

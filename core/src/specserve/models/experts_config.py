@@ -35,5 +35,10 @@ class ExpertsConfig(msgspec.Struct, frozen=True, kw_only=True):
     rounded: bool = True
     """Weights are rounded to the model's dtype."""
     router_bias: bool = False
+    shared_size: int | None = None
+    """The intermediate size of an MLP that every token passes beside its experts, the shared expert; None for none.
+    What it gives is added to the rounded sum of theirs, and rounded."""
+    shared_gate: bool = False
+    """What the shared expert gives is multiplied by the sigmoid of a linear map of the layer's input to one number."""
     choice_bias: bool = False
     """Each expert has a number, in float32, that is added to its score for the choice alone; only of sigmoids."""

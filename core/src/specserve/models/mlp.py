@@ -43,6 +43,21 @@ class DenseMlp:
 
 
 @dataclass(frozen=True, slots=True)
+class SharedExpert:
+    """An MLP that every row passes beside its experts."""
+
+    mlp: DenseMlp
+    gate: Projection | None
+    """[1, H]: what the MLP gives is multiplied by its sigmoid."""
+    kernels: KernelSet
+
+    def __call__(self, x: Tensor, at: BatchRows) -> Tensor:
+        """x: [T, H] -> [T, H], a fresh tensor."""
+        out = self.mlp(x, at)
+        return out if self.gate is None else self.kernels.gate(out, self.gate(x, at))
+
+
+@dataclass(frozen=True, slots=True)
 class MixtureOfExperts:
     """Every row goes through its own few of the experts."""
 
@@ -55,6 +70,7 @@ class MixtureOfExperts:
     """From what this process's parts of the experts add up to, [T, H], to the sum of all parts."""
     choice_bias: Tensor | None = None
     """[E] float32: added to the experts' scores for the choice alone."""
+    shared: SharedExpert | None = None
 
     def __call__(self, x: Tensor, at: BatchRows) -> Tensor:
         """x: [T, H] -> [T, H], a fresh tensor. With kernels that take tiles an expert's rows are a tile of their own,
@@ -74,6 +90,8 @@ class MixtureOfExperts:
             out = self.experts[expert](padded, of_rows(at, rows))
             outs[torch.tensor(list(slots.values()), device=x.device), index] = out[: len(rows)]
         total = weighted_sum(outs, weights)
+        if self.shared is not None:
+            total += self.shared(x, at)
         return total if self.combine is None else self.combine(total)
 
 

@@ -44,7 +44,7 @@ class ModelPart:
 
     def combine(self, projection: str) -> Combine | None:
         """What is called with every output of this projection, its deltas included; for `layers.N.experts`, with the
-        weighted sum of that layer's experts."""
+        weighted sum of that layer's experts, the shared one included."""
         return None
 
     def agree_on_attention(self, needs: AttentionNeeds) -> AttentionNeeds:

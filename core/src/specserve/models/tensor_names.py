@@ -31,6 +31,8 @@ BLOCKS = ("self_attn", "mlp")
 
 GATE = "self_attn.g_proj"
 """See `ModelConfig.attention_gate`."""
+SHARED_EXPERT, SHARED_GATE = "shared_expert", "shared_expert_gate"
+"""Of a layer's `mlp`: see `ExpertsConfig.shared_size` and `shared_gate`."""
 CHOICE_BIAS = "mlp.choice.bias"
 """Of a layer with experts: see `ExpertsConfig.choice_bias`."""
 
@@ -89,12 +91,16 @@ def mlp_maps(block: str, hidden: int, inner: int, biased: bool) -> LinearMaps:
 
 
 def expert_maps(config: ModelConfig) -> LinearMaps:
-    """Those of a layer with experts: its router and every expert's."""
+    """Those of a layer with experts: its router and every expert's, the shared one's among them."""
     experts, maps = config.experts, LinearMaps()
     if experts is not None:
         maps["mlp.gate"] = (experts.count, config.hidden_size, experts.router_bias)
         for expert in range(experts.count):
             maps |= mlp_maps(f"mlp.experts.{expert}", config.hidden_size, experts.inner_size, config.mlp_bias)
+        if experts.shared_size is not None:
+            maps |= mlp_maps(f"mlp.{SHARED_EXPERT}", config.hidden_size, experts.shared_size, config.mlp_bias)
+        if experts.shared_gate:
+            maps[f"mlp.{SHARED_GATE}"] = (1, config.hidden_size, False)
     return maps
 
 

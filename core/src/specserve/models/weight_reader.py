@@ -11,11 +11,19 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from specserve.models.decoder import DecoderLayer, DecoderWeights
-from specserve.models.mlp import DenseMlp, MixtureOfExperts, activation_of
+from specserve.models.mlp import DenseMlp, MixtureOfExperts, SharedExpert, activation_of
 from specserve.models.part import WHOLE_MODEL, ModelPart
 from specserve.models.projection import Projection, Router
 from specserve.models.quantised import DeferredWeight, dense, placed, stacked
-from specserve.models.tensor_names import BLOCKS, CHOICE_BIAS, NORMS, expected_shapes, rows_of
+from specserve.models.tensor_names import (
+    BLOCKS,
+    CHOICE_BIAS,
+    NORMS,
+    SHARED_EXPERT,
+    SHARED_GATE,
+    expected_shapes,
+    rows_of,
+)
 from specserve.protocols.part import StoredAs, WholeMap
 
 if TYPE_CHECKING:
@@ -142,8 +150,12 @@ class WeightReader:
         router = self.projection(index, "router", "mlp", ("gate",), Router)
         made = tuple(self.dense_mlp(index, f"experts.{expert}") for expert in range(experts.count))
         bias = self.wide(f"model.layers.{index}.{CHOICE_BIAS}") if experts.choice_bias else None
+        shared = None
+        if experts.shared_size is not None:
+            gate = self.projection(index, SHARED_GATE, "mlp", (SHARED_GATE,), Router) if experts.shared_gate else None
+            shared = SharedExpert(self.dense_mlp(index, SHARED_EXPERT), gate, self.kernels)
         combine = self.part.combine(f"layers.{index}.experts")
-        return MixtureOfExperts(experts, router, made, self.kernels, combine, bias)
+        return MixtureOfExperts(experts, router, made, self.kernels, combine, bias, shared)
 
     def dense_mlp(self, index: int, expert: str = "") -> DenseMlp:
         """Of the layer, or of one of its experts."""

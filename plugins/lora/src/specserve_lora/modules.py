@@ -25,7 +25,7 @@ HEAD, EMBEDDING = "lm_head", "model.embed_tokens"
 """Modules of every model that adapters may target and that are not supported."""
 BLOCKS = {
     **dict.fromkeys(("q_proj", "k_proj", "v_proj", "o_proj", "g_proj"), "self_attn"),
-    **dict.fromkeys(("gate_proj", "up_proj", "down_proj", "gate"), "mlp"),
+    **dict.fromkeys(("gate_proj", "up_proj", "down_proj", "gate", "shared_expert_gate"), "mlp"),
 }
 """Which block of a layer holds each part in all supported families."""
 ROUTER, EXPERT = "router", "experts"

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from specserve.api.models import ModelPart
-from specserve_tensor_parallel.shares import EXPERTS, Shares, check_divisible
+from specserve_tensor_parallel.shares import EXPERTS, SHARED_EXPERT, Shares, check_divisible
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,9 +54,9 @@ class RankPart(ModelPart):
         return self.shares.tensor(name)
 
     def combine(self, projection: str) -> Combine | None:
-        """Norms, queries, keys and values, what is between the two maps of an MLP, and what a single expert gives are a
-        rank's own."""
-        if EXPERTS in projection:
+        """Norms, queries, keys and values, what is between the two maps of an MLP, and what a single or a shared expert
+        gives are a rank's own."""
+        if EXPERTS in projection or SHARED_EXPERT in projection:
             return None
         name, add = projection.rpartition(".")[2], self.add_parts
         return {"o_proj": add, "down_proj": add, "experts": add, "lm_head": self.join_logits}.get(name)

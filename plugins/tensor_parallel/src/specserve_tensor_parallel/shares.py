@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 BY_ROWS = ("gate_proj", "up_proj")
 FUSED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": BY_ROWS}
 EXPERTS = ".experts."
-"""In the names of tensors and projections of experts. A router is whole on every rank."""
+SHARED_EXPERT = ".shared_expert."
+"""In the names of tensors and projections of experts. Routers and gates are whole on every rank."""
 ENDS = ("embed_tokens", "lm_head")
 
 
@@ -52,7 +53,10 @@ def problem(config: ModelConfig, ranks: int) -> str:
         return f"ranks have the same number of key heads, or share them evenly; this model has {keys}"
     if config.qk_norm and config.qk_norm_of == "all heads" and ranks > 1:
         return "each rank has some heads, and this model norms the queries of all heads together"
-    inner = min(config.intermediate_size, config.experts.inner_size if config.experts else config.intermediate_size)
+    widths = [config.intermediate_size]
+    if config.experts is not None:
+        widths += [config.experts.inner_size, config.experts.shared_size or config.experts.inner_size]
+    inner = min(widths)
     if min(inner, config.vocab_size) < ranks:
         return f"each rank has a part of the inner width {inner} and of the vocabulary"
     return ""
@@ -90,14 +94,16 @@ class Shares:
         rows = {name: slice(heads.start * size, heads.stop * size) for name, heads in of_heads.items()}
         sizes = {"q_proj": config.num_heads * size, **dict.fromkeys(("k_proj", "v_proj"), config.num_kv_heads * size)}
         of_attention = Cuts(rows | dict.fromkeys(ENDS, self.vocabulary[rank]), {"o_proj": rows["q_proj"]}, sizes)
-        self.plain = self.of_expert = of_attention.of_inner(config.intermediate_size, self.inner)
+        self.plain = self.of_expert = self.of_shared = of_attention.of_inner(config.intermediate_size, self.inner)
         if config.experts is not None:
-            width = config.experts.inner_size
+            width, of_shared = config.experts.inner_size, config.experts.shared_size
             self.of_expert = self.plain.of_inner(width, share(width, rank, ranks))
+            if of_shared is not None:
+                self.of_shared = self.plain.of_inner(of_shared, share(of_shared, rank, ranks))
 
     def cuts(self, name: str) -> Cuts:
         """Of a tensor or a projection."""
-        return self.of_expert if EXPERTS in name else self.plain
+        return self.of_expert if EXPERTS in name else self.of_shared if SHARED_EXPERT in name else self.plain
 
     def tensor(self, name: str) -> TensorPart | None:
         """What this rank has of the checkpoint's tensor; None: nothing. The bias of a sum is the first rank's."""
@@ -129,11 +135,18 @@ class Shares:
 
     def numbers(self, config: ModelConfig) -> ModelConfig:
         """The heads and widths of this rank."""
-        own, experts = self.of_expert.columns["down_proj"], config.experts
+        own, shared = (cuts.columns["down_proj"] for cuts in (self.of_expert, self.of_shared))
+        experts = config.experts
+        if experts is not None:
+            experts = msgspec.structs.replace(
+                experts,
+                inner_size=own.stop - own.start,
+                shared_size=experts.shared_size and shared.stop - shared.start,
+            )
         return msgspec.structs.replace(
             config,
             num_heads=self.queries.stop - self.queries.start,
             num_kv_heads=self.keys.stop - self.keys.start,
             intermediate_size=self.inner.stop - self.inner.start,
-            experts=experts and msgspec.structs.replace(experts, inner_size=own.stop - own.start),
+            experts=experts,
         )

@@ -10,6 +10,7 @@ from specserve.models.families.gemma3 import Gemma3
 from specserve.models.families.gpt_oss import GptOss
 from specserve.models.families.granite import Granite
 from specserve.models.families.granitemoe import GraniteMoe
+from specserve.models.families.granitemoeshared import GraniteMoeShared
 from specserve.models.families.lfm2 import Lfm2
 from specserve.models.families.lfm2_moe import Lfm2Moe
 from specserve.models.families.lfm3 import Lfm3
@@ -22,8 +23,10 @@ from specserve.models.families.olmo3 import Olmo3
 from specserve.models.families.olmoe import Olmoe
 from specserve.models.families.phi3 import Phi3
 from specserve.models.families.qwen2 import Qwen2
+from specserve.models.families.qwen2_moe import Qwen2Moe
 from specserve.models.families.qwen3 import Qwen3
 from specserve.models.families.qwen3_5 import Qwen35
+from specserve.models.families.qwen3_5_moe import Qwen35Moe
 from specserve.models.families.qwen3_moe import Qwen3Moe
 from specserve.models.families.smollm3 import SmolLM3
 
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 BUILT_IN: tuple[ModelFamily, ...] = (
     Llama(), Mistral(), Qwen2(), Qwen3(), Gemma2(), Gemma3(), Granite(), Ministral(), Ministral3(), Olmo2(), Olmo3(),
     Phi3(), SmolLM3(), GptOss(), GraniteMoe(), Mixtral(), Olmoe(), Qwen3Moe(), Lfm2(), Lfm2Moe(), Lfm3(), Qwen35(),
+    Qwen35Moe(), Qwen2Moe(), GraniteMoeShared(),
 )  # fmt: skip
 ARCHITECTURES = {architecture: family for family in BUILT_IN for architecture in family.architectures}
 

@@ -23,7 +23,7 @@ class GraniteMoe(Granite):
 
     name = "granitemoe"
     architectures = ("GraniteMoeForCausalLM",)
-    reads = (*Granite.reads, *READS)
+    reads: tuple[str, ...] = (*Granite.reads, *READS)
     absent: Mapping[str, object] = {**Granite.absent, "num_experts_per_tok": 2}
     toy: Mapping[str, object] = {**Granite.toy, "num_local_experts": 5}
 

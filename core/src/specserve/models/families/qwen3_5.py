@@ -24,7 +24,6 @@ SIZES = {
     "taps": "linear_conv_kernel_dim",
 }
 ONLY = {"attn_output_gate": True, "mamba_ssm_dtype": "float32"}
-"""What transformers computes whatever the file says."""
 
 
 class Qwen35(ModelFamily):
@@ -35,7 +34,9 @@ class Qwen35(ModelFamily):
     architectures = ("Qwen3_5ForCausalLM",)
     within = ("Qwen3_5ForConditionalGeneration",)
     rotates_parts = True
-    reads = (*SIZES.values(), *ONLY, "full_attention_interval", "mtp_use_dedicated_embeddings")
+    only: Mapping[str, object] = ONLY
+    """What transformers computes whatever the file says."""
+    reads: tuple[str, ...] = (*SIZES.values(), *ONLY, "full_attention_interval", "mtp_use_dedicated_embeddings")
     absent: Mapping[str, object] = {
         "num_key_value_heads": 4,
         "head_dim": 256,
@@ -81,7 +82,7 @@ class Qwen35(ModelFamily):
         return tuple(None if kind == FULL else net for kind in kinds(raw, num_layers, where))
 
     def check(self, raw: RawJson, where: str) -> None:
-        for key, value in ONLY.items():
+        for key, value in self.only.items():
             if raw.get(key, value) != value:
                 raise ModelError(f"{where}: {key} must be {value!r}; got {raw[key]!r}. Correct the file.")
         if raw.get("sliding_window") is not None:

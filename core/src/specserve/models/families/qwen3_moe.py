@@ -20,13 +20,14 @@ class Qwen3Moe(ModelFamily):
 
     name = "qwen3_moe"
     architectures = ("Qwen3MoeForCausalLM",)
+    default_experts = 128
     absent: Mapping[str, object] = {
         "num_key_value_heads": 4,
         "num_experts_per_tok": 8,
         "moe_intermediate_size": 768,
         "decoder_sparse_step": 1,
     }
-    reads = (
+    reads: tuple[str, ...] = (
         *READS,
         *("moe_intermediate_size", "norm_topk_prob", "decoder_sparse_step", "mlp_only_layers"),
     )
@@ -45,7 +46,7 @@ class Qwen3Moe(ModelFamily):
         return (window_of(raw, where) if raw.get("use_sliding_window", False) else None,) * num_layers
 
     def experts(self, raw: RawJson, num_layers: int) -> ExpertsConfig:
-        count, chosen = counts(raw, default=128)
+        count, chosen = counts(raw, default=self.default_experts)
         return ExpertsConfig(
             count=count,
             chosen=chosen,
