@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fuzz.drawing.engines import INSTRUCTION_SETS
-from fuzz.drawing.models import FAMILIES
+from fuzz.drawing.models import FAMILIES, WITH_SHARED_EXPERTS
 from specserve_cpu._native import instruction_sets
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ SHARES: dict[float, tuple[str, ...]] = {
         *("drafters 2", "graphs piecewise, ran piecewise", "graphs full, ran full", "graphs full, ran none"),
     ),
     0.04: (
-        *(f"family {name}" for name in FAMILIES if name != "llama"),
+        *(f"family {name}" for name in FAMILIES if name not in ("llama", *WITH_SHARED_EXPERTS)),
         *("rope linear", "rope dynamic", "rope llama3", "rope yarn", "rope longrope", "weights sticky"),
         *(
             "processor apply",
@@ -80,6 +80,7 @@ SHARES: dict[float, tuple[str, ...]] = {
         *("end of text of its own", "drafter evil", "drafter at fault", "planner at fault", "observer at fault"),
     ),
     0.02: (
+        *(f"family {name}" for names in WITH_SHARED_EXPERTS.items() for name in names),
         *("weights peaked", "weights flat", "weights ties", "weights poison", "weights tiny", "weights hopeless"),
         *("quantised w4", "quantised w4 asymmetric", "quantised w8 asymmetric"),
         *("rope partial", "drafters 0", "drafters 3", "drafter switched off"),

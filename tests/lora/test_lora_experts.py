@@ -27,7 +27,7 @@ IGNORED = (DeprecationWarning, FutureWarning, RuntimeWarning, UserWarning)
 pytestmark = pytest.mark.filterwarnings(*(f"ignore::{kind.__name__}" for kind in IGNORED))
 BOTH = ["experts.gate_up_proj", "experts.down_proj"]
 ROUTERS = ["gate.weight", "router.weight"]
-REFUSED_BY_PEFT = {"lfm2_moe": "gate"}
+REFUSED_BY_PEFT = dict.fromkeys(("lfm2_moe", "qwen3_5_moe_text", "qwen2_moe"), "gate")
 """A module that it makes no parameter of."""
 NAMED_MODULES = ["q_proj", "gate_proj", "up_proj", "down_proj", "gate", "w1", "w2", "w3"]
 FORMS: dict[str, dict[str, Any]] = {
@@ -98,7 +98,7 @@ def test_logits_are_pefts_on_every_family(model, architecture, tmp_path, form):
     assert (assert_parity(model, tmp_path) - our_logits(model, None)).abs().max() > 0.01
 
 
-@pytest.mark.parametrize("family", ["qwen3_moe", "olmoe", "mixtral"])
+@pytest.mark.parametrize("family", ["qwen3_moe", "qwen2_moe", "olmoe", "mixtral"])
 def test_modules_of_experts_are_merged_into_the_checkpoint(family, tmp_path):
     """As transformers 4 trains them; Granite's and gpt-oss' experts were never linear maps."""
     model = write_model(tmp_path / "model", family)
@@ -107,6 +107,17 @@ def test_modules_of_experts_are_merged_into_the_checkpoint(family, tmp_path):
     assert (our_logits(model, None) - expected).abs().max() > 0.1
     for native in (False, True):
         assert (our_logits(model, adapter, native=native) - expected).abs().max() < 1e-4
+
+
+@pytest.mark.parametrize(("family", "modules"), [
+    ("qwen2_moe", ["shared_expert_gate", "shared_expert.up_proj"]),
+    ("qwen3_5_moe_text", ["shared_expert.gate_proj", "shared_expert.down_proj", "in_proj_qkv"]),
+    ("granitemoeshared", ["shared_mlp.input_linear", "output_linear"]),
+])  # fmt: skip
+def test_adapters_of_a_shared_expert_are_pefts(family, modules, tmp_path):
+    model = write_model(tmp_path / "model", family)
+    save_with_peft(model, tmp_path / "adapter", {"target_modules": modules})
+    assert (assert_parity(model, tmp_path / "adapter") - our_logits(model, None)).abs().max() > 0.01
 
 
 @pytest.mark.parametrize("family", ["olmoe", "mixtral"])

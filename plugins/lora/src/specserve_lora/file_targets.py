@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from specserve_lora.errors import AdapterError
-from specserve_lora.modules import EXPERT, ROUTER
+from specserve_lora.modules import EXPERT, ROUTER, SHARED_EXPERT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,9 +71,9 @@ def targets_in(file: SafetensorsFile, candidates: Sequence[Target]) -> list[Targ
 
 
 def kind_of(target: Target) -> str | None:
-    """What transformers 5 has as parameters, where `target_modules` names it."""
+    """What transformers 5 has as parameters, or as maps of other names, where `target_modules` names it."""
     own = target.module.places[0].projection.split(".")[2:3]
-    return own[0] if own in ([EXPERT], [ROUTER]) and not target.is_parameter else None
+    return own[0] if own in ([EXPERT], [ROUTER], [SHARED_EXPERT]) and not target.is_parameter else None
 
 
 def check_tensors(file: SafetensorsFile, targets: Sequence[Target]) -> None:

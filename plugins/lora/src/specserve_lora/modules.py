@@ -28,7 +28,7 @@ BLOCKS = {
     **dict.fromkeys(("gate_proj", "up_proj", "down_proj", "gate", "shared_expert_gate"), "mlp"),
 }
 """Which block of a layer holds each part in all supported families."""
-ROUTER, EXPERT = "router", "experts"
+ROUTER, EXPERT, SHARED_EXPERT = "router", "experts", "shared_expert"
 """What follows the layer in the names of projections that only layers with experts have."""
 
 

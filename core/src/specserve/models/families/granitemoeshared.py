@@ -34,8 +34,8 @@ class GraniteMoeShared(GraniteMoe):
         return found if raw[WIDTH] == 0 else msgspec.structs.replace(found, shared_size=whole_number(raw, WIDTH))
 
     def stored_as(self, config: ModelConfig) -> Mapping[str, StoredAs]:
-        found, inner = dict(super().stored_as(config)), config.experts and config.experts.shared_size
-        for layer in range(config.num_layers if inner else 0):
+        found, inner = dict(super().stored_as(config)), config.experts.shared_size if config.experts else None
+        for layer in range(0 if inner is None else config.num_layers):
             ours, theirs = f"model.layers.{layer}.mlp.shared_expert", f"model.layers.{layer}.shared_mlp"
             found[f"{ours}.gate_proj"] = StoredAs(f"{theirs}.input_linear", 0, inner)
             found[f"{ours}.up_proj"] = StoredAs(f"{theirs}.input_linear", inner or 0, inner)
