@@ -38,6 +38,8 @@ ARCHITECTURES = {
     "olmoe": "olmoe",
     "gpt_oss": "gpt-oss",
     "ministral3": "mistral3",
+    "granitemoeshared": "granitemoe",
+    "qwen2_moe": "qwen2moe",
     "lfm2": "lfm2",
     "lfm2_moe": "lfm2moe",
 }
@@ -56,6 +58,8 @@ KEYS = {
     "num_local_experts": "expert_count",
     "num_experts_per_tok": "expert_used_count",
     "moe_intermediate_size": "expert_feed_forward_length",
+    "shared_expert_intermediate_size": "expert_shared_feed_forward_length",
+    "shared_intermediate_size": "expert_shared_feed_forward_length",
     "final_logit_softcapping": "final_logit_softcapping",
     "attn_logit_softcapping": "attn_logit_softcapping",
     "embedding_multiplier": "embedding_scale",
@@ -205,11 +209,11 @@ def stacked(tensors: dict[str, np.ndarray], config: dict[str, Any]) -> dict[str,
     match config["model_type"]:
         case "mixtral":
             return each_a_stack(tensors, "block_sparse_moe.experts", ("w1", "w2", "w3"))
-        case "qwen3_moe" | "olmoe":
+        case "qwen3_moe" | "qwen2_moe" | "olmoe":
             return each_a_stack(tensors, "mlp.experts", ("gate_proj", "down_proj", "up_proj"))
         case "lfm2_moe":
             return each_a_stack(tensors, "feed_forward.experts", ("w1", "w2", "w3"))
-        case "granitemoe":
+        case "granitemoe" | "granitemoeshared":
             return in_halves(tensors)
         case "gpt_oss":
             return in_turns(tensors)
@@ -235,7 +239,7 @@ def in_halves(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     found = {}
     for name, numbers in tensors.items():
         if name.endswith("input_linear.weight"):
-            gate, up = np.split(numbers, 2, axis=1)
+            gate, up = np.split(numbers, 2, axis=-2)
             found[name.replace("input_linear", "input_linear.gate")] = gate
             found[name.replace("input_linear", "input_linear.up")] = up
         else:
@@ -246,6 +250,7 @@ def in_halves(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 def renamed(name: str) -> str:
     for theirs, merged in (("input_linear.gate", "gate_proj"), ("input_linear.up", "up_proj")):
         name = name.replace(f"block_sparse_moe.{theirs}", f"mlp.experts.{merged}")
+        name = name.replace(f"shared_mlp.{theirs}", f"mlp.shared_expert.{merged}")
     return name.replace("block_sparse_moe.output_linear", "mlp.experts.down_proj")
 
 

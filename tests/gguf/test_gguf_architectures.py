@@ -42,6 +42,8 @@ CASES = {
     "phi3": {"sliding_window": 16},
     "granite": {"tie_word_embeddings": True},
     "granitemoe": {"num_experts_per_tok": 2, "tie_word_embeddings": True},
+    "qwen2_moe": {"mlp_only_layers": [], "norm_topk_prob": False},
+    "granitemoeshared": {"num_experts_per_tok": 2, "tie_word_embeddings": True},
     "smollm3": {"num_hidden_layers": 4, "no_rope_layers": None, "sliding_window": None},
     "olmo2": {},
     "olmoe": {},

@@ -20,3 +20,5 @@ class Part(NamedTuple):
     """Subtracted from what the file has."""
     of_channels: bool = False
     """Each row is a channel's of a convolution, which the model has as [channels, 1, taps]."""
+    as_row: bool = False
+    """It may be a vector, which the model has as a matrix of one row."""

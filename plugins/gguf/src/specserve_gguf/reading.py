@@ -25,6 +25,8 @@ DENSE = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16
 def read_part(tensor: FileTensor, part: Part, rows: slice) -> Tensor | QuantisedWeight:
     """Some rows of a part of a model; no others are read, but of heads that are rotated, whole ones. Raises OSError and
     ModelError."""
+    if part.as_row:
+        return dense(read_tensor(tensor)).view(1, -1)[rows]
     count, *inner = tensor.info.shape
     stored = range(count)
     if part.matrix is not None:  # rows of all matrices, one behind the other

@@ -68,6 +68,8 @@ def stored(tensor: FileTensor, part: Part) -> StoredTensor:
     shape, num_bytes = info.shape, info.num_bytes
     if part.matrix is not None:
         shape, num_bytes = shape[1:], num_bytes // shape[0]
+    if part.as_row and len(shape) == 1:
+        shape = (1, *shape)
     rows = range(*part.rows.indices(shape[0]))
     if part.of_channels:
         shape = (shape[0], 1, *shape[1:])

@@ -27,6 +27,12 @@ ATTENTION = {
     "attn_k_norm": "self_attn.k_norm",
 }
 MLP = {"ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj", "ffn_gate_inp": "mlp.gate"}
+SHARED_EXPERT = {
+    "ffn_gate_shexp": "mlp.shared_expert.gate_proj",
+    "ffn_up_shexp": "mlp.shared_expert.up_proj",
+    "ffn_down_shexp": "mlp.shared_expert.down_proj",
+}
+SHARED_GATE = "ffn_gate_inp_shexp"
 EXPERTS = {"ffn_gate_exps": "gate_proj", "ffn_up_exps": "up_proj", "ffn_down_exps": "down_proj"}
 NORMS_BEFORE = {"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm"}
 TOP = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
@@ -160,7 +166,9 @@ class Architecture:
         elif inner in EXPERTS:
             for expert in range(self.num_experts):
                 yield f"mlp.experts.{expert}.{EXPERTS[inner]}", Part(tensor, matrix=expert)
+        elif inner == SHARED_GATE:
+            yield "mlp.shared_expert_gate", Part(tensor, as_row=True)
         elif inner in ("attn_q", "attn_k") and self.pairs_are_neighbours:
             yield ATTENTION[inner], Part(tensor, heads=self.heads if inner == "attn_q" else self.kv_heads)
         else:
-            yield (ATTENTION | MLP).get(inner, inner), Part(tensor)
+            yield (ATTENTION | MLP | SHARED_EXPERT).get(inner, inner), Part(tensor)

@@ -1,4 +1,4 @@
-"""Granite 3 and 4, dense, and Granite 3 with experts."""
+"""Granite 3 and 4, dense, and Granite 3 with experts, and a shared one where the file has its width."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ MULTIPLIERS = {
     "logits_scaling": "logit_scale",
 }
 """Keys of config.json, and those of the file."""
+SHARED_WIDTH = "expert_shared_feed_forward_length"
 
 
 class Granite(Architecture):
@@ -34,4 +35,8 @@ class GraniteMoe(Granite):
     model_class = "GraniteMoeForCausalLM"
 
     def own_config(self) -> dict[str, Any]:
-        return super().own_config() | self.experts_config()
+        found = super().own_config() | self.experts_config()
+        if self.keys.value(SHARED_WIDTH) is None:
+            return found
+        shared = {"architectures": ["GraniteMoeSharedForCausalLM"], "model_type": "granitemoeshared"}
+        return found | shared | {"shared_intermediate_size": self.keys.whole(SHARED_WIDTH)}
