@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForImageTextToText, Gemma3Config, Mistral3Config
 
 from specserve.errors import ModelError
+from specserve.models.decoder import DecoderModel
 from specserve.models.locate import locate_model
 from specserve.models.read_config import read_config
 from specserve.text.tokenizer import HfTokenizer
@@ -110,6 +111,22 @@ def test_the_engine_serves_the_text_part(tmp_path):
     assert make_engine(path, dtype="float32").engine.runner.model.config.is_part
     assert run(path, requests, dtype="float32", max_num_batched_tokens=17).decided() == one.decided()
     assert any(one.tokens().values())
+
+
+def test_the_text_part_is_a_familys_where_transformers_is_installed_too(tmp_path):
+    path, _ = write(tmp_path / "model", "ministral3")
+    model = make_engine(path, plugins=("transformers",), dtype="float32").engine.runner.model
+    assert type(model) is DecoderModel
+    assert model.config.is_part
+
+
+@pytest.mark.parametrize("names", NAMES)
+def test_a_block_that_drafts_beside_the_text_part_makes_no_draft_head_of_it(tmp_path, names):
+    path, _ = write(tmp_path / "model", "ministral3")
+    rename(path, NAMES[names])
+    file = path / "model.safetensors"
+    save_file(load_file(file) | {"mtp.fc.weight": torch.ones(4)}, file, metadata={"format": "pt"})
+    assert locate_model(str(path)) == path
 
 
 def test_absent_numbers_of_a_gemma_3_are_its_classes_own(tmp_path):

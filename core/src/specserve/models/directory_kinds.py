@@ -13,6 +13,7 @@ from specserve.errors import ModelError
 from specserve.model_files import read_json, read_optional_json
 from specserve.models.file_formats import DATASET, FORMATS, GGUF, KERAS, ONNX, ORIGINAL, PICKLE, RECIPES
 from specserve.models.safetensors_header import INDEX, SINGLE, tensor_names
+from specserve.models.text_part import PREFIXES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 HEAD_ARCHITECTURES = ("eagle", "nextn", "mtp", "medusa", "hydra", "speculator")
 HEAD_PARTS = ("fc.", "midlayer.", "eh_proj.", "mtp_layers.", "mtp.", "d2t", "medusa_head.")
 """How tensors begin that only heads have, without `model.` and the layer's number."""
-SERVED_NORM = "model.norm.weight"
-"""A checkpoint that has it may hold a head beside a whole model."""
+SERVED_NORMS = frozenset(f"{prefix}norm.weight" for prefix in ("model.", *PREFIXES))
+"""A checkpoint that has one of them may hold a head beside a whole model."""
 EMBEDDING_FILES = ("config_sentence_transformers.json", "sentence_bert_config.json", "1_Pooling")
 ENDINGS = {
     "ForSequenceClassification": "a classifier or reward model",
@@ -92,9 +93,9 @@ def adapter(path: Path, name: str) -> str:
 def is_head(path: Path, raw: RawJson) -> bool:
     named = [str(item).lower() for item in raw.get("architectures") or [] if isinstance(item, str)]
     if "speculators_model_type" in raw or any(part in item for item in named for part in HEAD_ARCHITECTURES):
-        return SERVED_NORM not in names_of(path)
+        return SERVED_NORMS.isdisjoint(names_of(path))
     names = names_of(path)
-    if SERVED_NORM in names:
+    if not SERVED_NORMS.isdisjoint(names):
         return False
     return any(part.startswith(HEAD_PARTS) for name in names for part in (plain(name), plain(name, layers=True)))
 

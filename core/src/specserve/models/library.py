@@ -8,8 +8,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, NamedTuple
 
+from specserve.errors import ModelError
 from specserve.model_files import read_json
 from specserve.models.directory_kinds import refuse_other_kinds
+from specserve.models.text_part import flat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -69,8 +71,17 @@ def library_of(path: Path, families: Sequence[ModelFamily], libraries: Sequence[
         return None
     refuse_other_kinds(path, str(path))
     raw = read_json(path / "config.json")
-    named = raw.get("architectures") or []
-    native = any(name in family.architectures for family in families for name in named) or (
-        not named and any(raw.get("model_type") == family.name for family in families)
-    )
+    native = is_native(raw, families)
     return next((LibraryModel(each, raw) for each in libraries if each.serves(raw, native=native)), None)
+
+
+def is_native(raw: RawJson, families: Sequence[ModelFamily]) -> bool:
+    """Whether one of the families serves the model, or its text part."""
+    try:
+        text = flat(raw, families, "config.json")
+    except ModelError:  # no family has this text part
+        return False
+    named = text.get("architectures") or []
+    return any(name in family.architectures for family in families for name in named) or (
+        not named and any(text.get("model_type") == family.name for family in families)
+    )
