@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 
 BUFFERS = (".rotary_emb.inv_freq", ".rotary_emb.cos_cached", ".rotary_emb.sin_cached")
 """What old exporters write beside the weights; it holds nothing new."""
+DRAFTS = "mtp."
+"""Tensors of a block that drafts, of which the target needs nothing."""
 HEAD = "lm_head.weight"
 """Unread where it is the embedding: another head would be read."""
 CACHE_SCALES = (".k_scale", ".v_scale", ".q_scale", ".kv_scale", ".prob_scale")
@@ -36,7 +38,7 @@ def report_unused(checkpoint: Checkpoint, expected: Iterable[str]) -> None:
     """ModelError where an unread tensor belongs to what is served; the others are one warning. `expected`: the names
     of all tensors that are read."""
     read = frozenset(expected)
-    unused = sorted(name for name in checkpoint.names - read if name != HEAD and not name.endswith(BUFFERS))
+    unused = sorted(name for name in checkpoint.names - read if name != HEAD and not is_harmless(name))
     modules = {name.rpartition(".")[0] for name in read}
     layers = {match[1] for name in read if (match := LAYER.fullmatch(name))}
     foreign = [name for name in unused if belongs(name, modules, layers) and not is_neutral(checkpoint, name)]
@@ -50,6 +52,10 @@ def report_unused(checkpoint: Checkpoint, expected: Iterable[str]) -> None:
         log.warning(
             "%s: %d tensors are not used: %s%s", checkpoint.path, len(unused), listed(unused), reason(unused, layers)
         )
+
+
+def is_harmless(name: str) -> bool:
+    return name.endswith(BUFFERS) or name.startswith(DRAFTS)
 
 
 def belongs(name: str, modules: set[str], layers: set[str]) -> bool:
