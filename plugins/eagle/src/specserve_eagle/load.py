@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.api import ConfigError
-from specserve.api.files import locate_model
+from specserve.api import ConfigError, ModelError
+from specserve.api.files import locate_model, read_json
 from specserve.api.models import DecoderModel
-from specserve_eagle.checkpoints.detect import kind_of
+from specserve_eagle.checkpoints.detect import kind_of, why_no_block
+from specserve_eagle.checkpoints.stored import open_stored
 from specserve_eagle.load_head import load_head
 from specserve_eagle.standalone import load_standalone
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from specserve.api import EngineConfig
     from specserve.api.models import ServedModel
     from specserve_eagle.draft_model import DraftModel, Lookahead
@@ -29,6 +32,8 @@ def load_draft_model(
         )
     path = locate_model(options.model)
     if kind_of(path) == "standalone":
+        if path == locate_model(config.model):
+            expect_no_block(path)
         return load_standalone(path, config, target, lookahead)
     if not isinstance(target, DecoderModel):
         raise ConfigError(
@@ -37,3 +42,10 @@ def load_draft_model(
             "n-gram drafts."
         )
     return load_head(path, target, lookahead)
+
+
+def expect_no_block(path: Path) -> None:
+    """ModelError where the target would be its own stand-alone draft model, and has or promises an MTP block."""
+    raw = read_json(path / "config.json")
+    if reason := why_no_block(raw, frozenset(open_stored(path, raw.get("quantization_config")).tensors)):
+        raise ModelError(f"eagle.model: {path} is the target itself, which has no MTP block that is known.{reason}")

@@ -76,7 +76,7 @@ class HeadBuilder:
         weights = DecoderWeights(
             self.tensor("embed_tokens") if self.checkpoint.has("embed_tokens") else target.whole_embedding(),
             tuple(self.layer(index) for index in range(config.num_layers)),
-            self.optional("norm"),
+            self.optional_norm("norm"),
             self.lm_head(),
             projections=self.projections,
         )
@@ -86,7 +86,7 @@ class HeadBuilder:
     def head(self, decoder: DecoderModel, vocabulary: DraftVocabulary | None) -> DraftHead:
         config, target = self.config, self.target
         if config.kind == "eagle3":
-            hnorm = self.tensor("layers.0.hidden_norm") if config.norm_before_residual else None
+            hnorm = self.norm("layers.0.hidden_norm") if config.norm_before_residual else None
             return DraftHead(decoder=decoder, vocabulary=vocabulary, from_target=self.projection("fc"), hnorm=hnorm)
         return DraftHead(
             decoder=decoder,
@@ -94,8 +94,8 @@ class HeadBuilder:
             from_target=TargetNorm(target.final_norm, target.config.norm_eps),
             fc=self.projection("fc"),
             embedding_first=config.embedding_first,
-            enorm=self.optional("enorm"),
-            hnorm=self.optional("hnorm"),
+            enorm=self.optional_norm("enorm"),
+            hnorm=self.optional_norm("hnorm"),
             feeds_back_norm=config.feeds_back_norm,
         )
 
@@ -104,15 +104,15 @@ class HeadBuilder:
             return f"layers.{index}.{part}"
 
         reads_aux = self.checkpoint.has(name("hidden_norm"))  # EAGLE-3: input_norm is the embedding's
-        input_norm = self.optional(name("hidden_norm" if reads_aux else "input_norm"))
+        input_norm = self.optional_norm(name("hidden_norm" if reads_aux else "input_norm"))
         return DecoderLayer(
             input_norm=None if reads_aux and self.config.norm_before_residual else input_norm,
-            aux_norm=self.tensor(name("input_norm")) if reads_aux else None,
+            aux_norm=self.norm(name("input_norm")) if reads_aux else None,
             qkv_proj=self.projection(name("qkv_proj"), name("q_proj"), name("k_proj"), name("v_proj")),
-            q_norm=self.optional(name("q_norm")),
-            k_norm=self.optional(name("k_norm")),
+            q_norm=self.optional_norm(name("q_norm")),
+            k_norm=self.optional_norm(name("k_norm")),
             o_proj=self.projection(name("o_proj")),
-            mlp_norm=self.tensor(name("post_attention_norm")),
+            mlp_norm=self.norm(name("post_attention_norm")),
             mlp=DenseMlp(
                 self.projection(name("gate_up_proj"), name("gate_proj"), name("up_proj")),
                 self.projection(name("down_proj")),
@@ -133,8 +133,14 @@ class HeadBuilder:
         self.projections[name] = made
         return made
 
-    def optional(self, name: str) -> Tensor | None:
-        return self.tensor(name) if self.checkpoint.has(name) else None
+    def optional_norm(self, name: str) -> Tensor | None:
+        return self.norm(name) if self.checkpoint.has(name) else None
+
+    def norm(self, name: str) -> Tensor:
+        """Its weight, with what the family adds to it; in float32 where it is multiplied so."""
+        if not self.config.wide_norms:
+            return self.tensor(name)
+        return self.checkpoint.take(name).to(self.target.device, torch.float32) + self.config.norm_offset
 
     def tensor(self, name: str) -> Tensor:
         return self.checkpoint.take(name).to(self.target.device, self.target.dtype)
@@ -161,4 +167,7 @@ def decoder_config(config: HeadConfig) -> ModelConfig:
         dtype=config.dtype,
         rope=config.rope,
         sliding_windows=(None,) * config.num_layers,
+        wide_norms=config.wide_norms,
+        norm_offset=config.norm_offset,
+        attention_gate=config.attention_gate,
     )

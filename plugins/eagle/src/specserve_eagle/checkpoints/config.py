@@ -12,10 +12,12 @@ import msgspec
 
 from specserve.api import ModelError
 from specserve.api.files import convert, read_json
+from specserve.models.families import BUILT_IN
 from specserve.models.read_config import parse_config
+from specserve.models.text_part import flat
 from specserve_eagle.checkpoints.against_target import ANOTHER_TARGET, check_target
 from specserve_eagle.checkpoints.detect import kind_of
-from specserve_eagle.checkpoints.family import family_of, refuse_unsupported
+from specserve_eagle.checkpoints.family import family_of, refuse_arithmetic, refuse_unsupported
 from specserve_eagle.checkpoints.head_config import HeadConfig
 from specserve_eagle.checkpoints.hidden_layers import hidden_layers
 from specserve_eagle.checkpoints.layout import layout_of
@@ -39,12 +41,15 @@ def read_head_config(path: Path, target: ModelConfig) -> HeadConfig:
     kind = kind_of(path)
     if kind == "standalone":
         raise ModelError(f"{path} is a whole model, not a head: {where} has no draft head beside its layers.")
+    if kind == "mtp":
+        raw = flat(raw, BUILT_IN, where)  # within a target that also reads images
     names = frozenset(open_stored(path, raw.get("quantization_config")).tensors)
     layout = layout_of(names, kind)
     if layout is None:
         raise ModelError(f"{path}: {where} describes an MTP head, but no tensor is eh_proj, mtp.fc or mtp_layers.0.*.")
     refuse_unsupported(raw, names, where)
     layer = _layer(raw, kind, where)
+    refuse_arithmetic(raw, layer, where)
     if kind == "mtp":
         _check_mtp(raw, layer, target, where)
     config = _head_config(raw, layer, layout, target, where)

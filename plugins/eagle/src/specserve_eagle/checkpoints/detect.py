@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from specserve.api.files import RawJson
 
 DraftKind: TypeAlias = HeadKind | Literal["standalone"]
+MTP_COUNTS = ("mtp_num_hidden_layers", "num_nextn_predict_layers", "num_mtp_layers")
+"""Keys of config.json that promise MTP layers."""
 SPECULATORS: dict[str, HeadKind] = {"eagle": "eagle", "eagle3": "eagle3", "mtp": "mtp"}
 
 
@@ -38,6 +40,7 @@ def kind_of(path: Path) -> DraftKind:
         f"and the first of {len(names)} tensors is {min(names, default='missing')}. Supported: EAGLE-1/2 (tensor "
         "fc.weight), EAGLE-3 (LlamaForCausalLMEagle3, Eagle3LlamaForCausalLM), MTP (eh_proj, mtp.* or mtp_layers.*), "
         f"the speculators format ({', '.join(SPECULATORS)}), and as stand-alone models {', '.join(ARCHITECTURES)}."
+        f"{why_no_block(raw, names)}"
     )
 
 
@@ -71,3 +74,25 @@ def _by_names(names: frozenset[str]) -> HeadKind | None:
     if {"midlayer.hidden_norm.weight", "layers.0.hidden_norm.weight"} & plain:
         return "eagle3"
     return "eagle" if "fc.weight" in plain else None
+
+
+def why_no_block(raw: RawJson, names: frozenset[str]) -> str:
+    """Of a target in which no MTP block was found: a sentence for an error, or nothing where there is no sign of
+    one."""
+    if found := min((name for name in names if _is_of_block(name)), default=None):
+        return (
+            f" Tensor {found} is of an MTP block whose layout is not served. Served are mtp.fc with mtp.layers.0 "
+            "(Qwen3.5), model.layers.L.eh_proj (DeepSeek, GLM) and mtp_layers.0 (MiMo, speculators)."
+        )
+    outer, inner = raw, raw.get("text_config")
+    settings = outer | inner if isinstance(inner, dict) else outer
+    if promised := next((key for key in MTP_COUNTS if settings.get(key)), None):
+        return (
+            f" config.json promises an MTP block ({promised} = {settings[promised]!r}), and no tensor is of one: "
+            "transformers, for one, leaves it out when it saves a model. Use the original checkpoint."
+        )
+    return ""
+
+
+def _is_of_block(name: str) -> bool:
+    return any(part.startswith(("mtp", "nextn", "eh_proj")) for part in name.split("."))

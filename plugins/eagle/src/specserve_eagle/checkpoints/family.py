@@ -6,27 +6,32 @@ import re
 from typing import TYPE_CHECKING
 
 from specserve.api import ModelError
-from specserve.models.families import BUILT_IN
+from specserve.models.families import ARCHITECTURES, BUILT_IN
 from specserve_eagle.checkpoints.detect import architectures
 
 if TYPE_CHECKING:
     from specserve.api.files import RawJson
+    from specserve.api.models import ModelConfig
 
 HEAD_NAME = re.compile(r"(?:Eagle3?)?(Llama|Mistral|Qwen2|Qwen3)ForCausalLM(?:Eagle3?|NextN)?")
 FAMILIES = tuple(family.name for family in BUILT_IN)
+SERVED = frozenset(("float32 norms", "attention gate", "mixers"))
+"""What a head's layer may have that a Llama's has not, by the names of `ModelConfig.beyond_llama`. Mixers are those of
+the target's other layers: a head's layer has attention."""
+A_MIXTURE = "a mixture of experts"
 EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts")
 UNSUPPORTED = {
     "kv_lora_rank": "multi-head latent attention",
-    "attn_output_gate": "gated attention outputs",
+    "mtp_use_dedicated_embeddings": "embeddings of the MTP block's own",
     "norm_before_fc": "a norm before fc",
     "fc_norm": "a norm of each hidden state before fc",
     "norm_output": "a norm of the hidden state that is fed back",
     "layernorms": "HASS's additional norms",
     "add_para_norm": "HASS's additional norms",
     "parallel_drafting": "parallel drafting",
-} | dict.fromkeys(EXPERTS, "a mixture of experts")
+} | dict.fromkeys(EXPERTS, A_MIXTURE)
 """Options of config.json that must be absent, false or 0."""
-UNSUPPORTED_TENSORS = {".kv_a_proj_with_mqa.": "multi-head latent attention", ".experts.": "a mixture of experts"}
+UNSUPPORTED_TENSORS = {".kv_a_proj_with_mqa.": "multi-head latent attention", ".experts.": A_MIXTURE}
 
 
 def family_of(raw: RawJson, where: str) -> str:
@@ -43,6 +48,8 @@ def family_of(raw: RawJson, where: str) -> str:
             return match[1].lower()
         if name in FAMILIES:
             return name
+        if name in ARCHITECTURES:
+            return ARCHITECTURES[name].name
     raise ModelError(
         f"{where}: a head of {given[0]} layers is not supported. Supported: dense layers of {', '.join(FAMILIES)}."
     )
@@ -50,13 +57,37 @@ def family_of(raw: RawJson, where: str) -> str:
 
 def refuse_unsupported(raw: RawJson, names: frozenset[str], where: str) -> None:
     """ModelError for an option that this plugin does not implement: to ignore it would cost acceptance, silently."""
-    layer, nested = raw.get("transformer_layer_config"), raw.get("eagle_config")
-    for options in (raw, layer, nested):
+    nested = raw.get("eagle_config")
+    for options in _options(raw):
         for key, meaning in UNSUPPORTED.items():
-            if isinstance(options, dict) and options.get(key):
-                raise ModelError(f"{where}: {key} = {options[key]!r} ({meaning}) is not supported.")
+            if options.get(key):
+                raise ModelError(f"{where}: {key} = {options[key]!r} ({meaning}) is not supported{advice(meaning)}.")
     if isinstance(nested, dict) and nested.get("use_aux_hidden_state") is False:
         raise ModelError(f"{where}: use_aux_hidden_state = false (EAGLE-3 over one hidden state) is not supported.")
     for part, meaning in UNSUPPORTED_TENSORS.items():
         if found := sorted(name for name in names if part in name):
-            raise ModelError(f"{where}: tensor {found[0]} belongs to {meaning}, which is not supported.")
+            raise ModelError(
+                f"{where}: tensor {found[0]} belongs to {meaning}, which is not supported{advice(meaning)}."
+            )
+
+
+def refuse_arithmetic(raw: RawJson, layer: ModelConfig, where: str) -> None:
+    """The same for what the layer's family computes and a head's layer does not."""
+    beyond = sorted(layer.beyond_llama - SERVED)
+    if layer.attention_gate == "head":
+        beyond.append("attention gates of whole heads")
+    if beyond:
+        raise ModelError(f"{where}: a head of {layer.family} layers is not supported: {', '.join(beyond)}.")
+    if layer.attention_gate is None and any(options.get("attn_output_gate") for options in _options(raw)):
+        raise ModelError(
+            f"{where}: attn_output_gate = true (gated attention outputs) is not supported for {layer.family} layers."
+        )
+
+
+def _options(raw: RawJson) -> list[RawJson]:
+    found = (raw, raw.get("transformer_layer_config"), raw.get("eagle_config"))
+    return [options for options in found if isinstance(options, dict)]
+
+
+def advice(meaning: str) -> str:
+    return " in a draft head; draft with n-gram, or with a stand-alone model" if meaning == A_MIXTURE else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -41,6 +41,10 @@ class HeadConfig(msgspec.Struct, frozen=True, kw_only=True):
     embedding_first: bool
     """`fc` reads [embedding ; hidden state]; otherwise the hidden state comes first."""
     dtype: str
+    wide_norms: bool = False
+    norm_offset: float = 0.0
+    attention_gate: Literal["number"] | None = None
+    """As in `specserve.api.models.ModelConfig`."""
     quantization: dict[str, Any] | None = None
     """How weights are stored where they are quantised: `quantization_config` of config.json."""
 

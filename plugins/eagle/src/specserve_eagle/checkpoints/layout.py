@@ -39,6 +39,7 @@ DEEPSEEK_MODULES = {
     "embed_tokens": "embed_tokens",
     "lm_head": "shared_head.head",
 }
+QWEN = "mtp."
 QWEN_MODULES = {"fc": "fc", "enorm": "pre_fc_norm_embedding", "hnorm": "pre_fc_norm_hidden", "norm": "norm"}
 MTP_LAYERS_MODULES = {
     "fc": "input_proj",
@@ -47,8 +48,10 @@ MTP_LAYERS_MODULES = {
     "norm": "final_layernorm",
 }
 SHARED: dict[str, tuple[str, ...]] = {"embed_tokens": ("model.embed_tokens", "embed_tokens"), "lm_head": ("lm_head",)}
-WITHIN_TARGET = "model.norm.weight"
-"""A tensor that a checkpoint has where an MTP head lies within its target's."""
+TEXT = "model."
+"""How names of a text model's tensors begin."""
+TEXT_PARTS = ("model.language_model.", "language_model.model.", "language_model.")
+"""The same of the text part of a model that also reads images."""
 MTP_LAYERS = re.compile(r"(model\.|)mtp_layers\.0\.input_proj\.weight")
 
 
@@ -98,11 +101,16 @@ def layout_of(names: Iterable[str], kind: HeadKind) -> Layout | None:
     return _mtp_layout(held)
 
 
+def target_prefix(names: frozenset[str]) -> str | None:
+    """How names of the target's tensors begin, where the head lies within its target's checkpoint; None elsewhere."""
+    return next((prefix for prefix in (TEXT, *TEXT_PARTS) if f"{prefix}norm.weight" in names), None)
+
+
 def _mtp_layout(held: frozenset[str]) -> Layout | None:
     # Beside the target's checkpoint these are the head's copies; within it they are the target's own.
-    shared = dict.fromkeys(SHARED, ()) if WITHIN_TARGET in held else SHARED
-    if "mtp.fc.weight" in held:  # Qwen3-Next
-        return Layout("mtp", shared | _prefixed("mtp.", QWEN_MODULES), "mtp.layers.0.")
+    shared = dict.fromkeys(SHARED, ()) if target_prefix(held) else SHARED
+    if f"{QWEN}fc.weight" in held:  # Qwen3-Next and Qwen3.5
+        return Layout("mtp", shared | _prefixed(QWEN, QWEN_MODULES), f"{QWEN}layers.0.")
     for name in sorted(held):
         if match := DEEPSEEK_LAYER.fullmatch(name):
             index = int(match[1])

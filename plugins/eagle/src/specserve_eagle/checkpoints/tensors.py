@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from specserve.api import ModelError
 from specserve.api.models import FLOATS, dense, expect
 from specserve.models.checkpoint import Checkpoint
-from specserve_eagle.checkpoints.layout import WITHIN_TARGET, layout_of
+from specserve_eagle.checkpoints.layout import QWEN, TEXT, layout_of, target_prefix
 from specserve_eagle.checkpoints.stored import open_stored
 
 if TYPE_CHECKING:
@@ -76,8 +76,8 @@ class HeadCheckpoint:
         known = set(self._found.values())
         names = self._file.names
         extra = {name for name in names - known if not name.endswith(BUFFERS)}
-        if config.kind == "mtp" and WITHIN_TARGET in names:
-            extra = {name for name in extra if not _is_targets(name, config)}
+        if config.kind == "mtp" and (prefix := target_prefix(names)):
+            extra = {name for name in extra if not _is_targets(name, prefix, config)}
         if extra:
             first = min(extra)
             raise ModelError(
@@ -95,8 +95,11 @@ def open_head(path: Path, config: HeadConfig) -> HeadCheckpoint:
     return HeadCheckpoint(source, config, layout)
 
 
-def _is_targets(name: str, config: HeadConfig) -> bool:
-    """A tensor of the target, in whose checkpoint the MTP head is."""
+def _is_targets(name: str, prefix: str, config: HeadConfig) -> bool:
+    """A tensor of the target, in whose checkpoint the MTP head is; prefix: of its text model. Where that is a part of
+    the target, the other parts' names are not known."""
+    if prefix != TEXT:
+        return not name.startswith(QWEN)
     match = TARGET_TENSOR.fullmatch(name)
     return match is not None and (match[1] is None or int(match[1]) < config.hidden_layers[0])
 
@@ -126,9 +129,10 @@ def expected_tensors(config: HeadConfig) -> dict[str, Expected]:
 def _layer(config: HeadConfig, layer: int) -> dict[str, Expected]:
     H, inner = config.hidden_size, config.intermediate_size
     q_size, kv_size = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
+    with_gates = 2 * q_size if config.attention_gate else q_size
     inputs = 2 * H if config.kind == "eagle3" and layer == 0 else H
     linears = {
-        "q_proj": (q_size, inputs, config.qkv_bias),
+        "q_proj": (with_gates, inputs, config.qkv_bias),
         "k_proj": (kv_size, inputs, config.qkv_bias),
         "v_proj": (kv_size, inputs, config.qkv_bias),
         "o_proj": (H, q_size, config.o_bias),

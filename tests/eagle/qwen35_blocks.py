@@ -1,0 +1,161 @@
+"""Targets of family qwen3_5_text with the block that predicts further tokens in the same file, and that block in plain
+torch; float32, no cache, no batch.
+
+Tensors have the names of the public checkpoints. The block reads pairs (hidden state p behind the target's final norm,
+token p + 1), of which the i-th has position i, as in vLLM's qwen3_5_mtp and SGLang's; [embedding ; hidden state] is the
+order of `fc`; it feeds back its own output behind `mtp.norm`; every norm multiplies by 1 + its weight.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from changed_files import change_json, change_tensors
+from safetensors.torch import load_file
+
+from specserve.models.safetensors_header import SINGLE
+from specserve_workbench.testing.toy import write_checkpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from torch import Tensor
+
+    Tensors = dict[str, Tensor]
+
+SHAPE = {"num_hidden_layers": 4, "mtp_num_hidden_layers": 1, "attn_output_gate": True}
+LAYER = "mtp.layers.0."
+
+
+def shapes_of(raw: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    """raw: config.json of the target."""
+    H, inner, d = raw["hidden_size"], raw["intermediate_size"], raw["head_dim"]
+    queries, keys = raw["num_attention_heads"] * d, raw["num_key_value_heads"] * d
+    layer = {
+        "self_attn.q_proj": (2 * queries, H),
+        "self_attn.k_proj": (keys, H),
+        "self_attn.v_proj": (keys, H),
+        "self_attn.o_proj": (H, queries),
+        "self_attn.q_norm": (d,),
+        "self_attn.k_norm": (d,),
+        "mlp.gate_proj": (inner, H),
+        "mlp.up_proj": (inner, H),
+        "mlp.down_proj": (H, inner),
+        "input_layernorm": (H,),
+        "post_attention_layernorm": (H,),
+    }
+    block = {"mtp.fc": (H, 2 * H)} | dict.fromkeys(
+        ("mtp.pre_fc_norm_embedding", "mtp.pre_fc_norm_hidden", "mtp.norm"), (H,)
+    )
+    return {f"{name}.weight": shape for name, shape in (block | {LAYER + k: v for k, v in layer.items()}).items()}
+
+
+def random_block(raw: dict[str, Any], seed: int = 0) -> Tensors:
+    generator = torch.Generator().manual_seed(seed)
+    return {
+        name: torch.randn(shape, generator=generator) * (0.3 if len(shape) == 1 else shape[1] ** -0.5)
+        for name, shape in shapes_of(raw).items()
+    }
+
+
+def write_target(path: Path, block: Tensors | None = None, **changes: Any) -> Path:
+    """A random target with a block, which is random unless it is given."""
+    write_checkpoint(path, architecture="qwen3_5_text", **(SHAPE | changes))
+    return change_tensors(path, **(random_block(raw_of(path)) if block is None else block))
+
+
+def write_reading_target(path: Path, target: Path) -> Path:
+    """The same in the form of checkpoints that also read images."""
+    raw = raw_of(target)
+    tensors = load_file(target / SINGLE)
+    renamed = {
+        name.replace("model.", "model.language_model.", 1): t for name, t in tensors.items() if "mtp." not in name
+    }
+    renamed |= {name: tensor for name, tensor in tensors.items() if name.startswith(("mtp.", "lm_head."))}
+    path.mkdir()
+    for file in target.iterdir():
+        (path / file.name).write_bytes(file.read_bytes())
+    outer = {"architectures": ["Qwen3_5ForConditionalGeneration"], "model_type": "qwen3_5", "vision_config": {}}
+    outer |= {"tie_word_embeddings": raw["tie_word_embeddings"], "eos_token_id": raw["eos_token_id"]}
+    inner = {key: value for key, value in raw.items() if key != "architectures"}
+    (path / "config.json").write_text(json.dumps(outer | {"text_config": inner}))
+    none = dict.fromkeys(set(tensors) - set(renamed))
+    return change_tensors(path, **none, **renamed, **{"model.visual.blocks.0.norm1.weight": torch.ones(4)})
+
+
+def raw_of(path: Path) -> dict[str, Any]:
+    raw: dict[str, Any] = json.loads((path / "config.json").read_text())
+    return raw
+
+
+def change_config(path: Path, **changes: Any) -> Path:
+    change_json(path / "config.json", **changes)
+    return path
+
+
+class Reference:
+    """The block of the target in a directory. hidden: [N, H] behind the target's final norm, or the block's own."""
+
+    def __init__(self, path: Path) -> None:
+        tensors = load_file(path / SINGLE)
+        self.raw = raw_of(path)
+        self.weights = {name: t.float() for name, t in tensors.items() if name.startswith("mtp.")}
+        self.embedding = tensors["model.embed_tokens.weight"].float()
+        self.head = tensors.get("lm_head.weight", self.embedding).float()
+
+    def norm(self, x: Tensor, name: str) -> Tensor:
+        scale = (x.square().mean(-1, keepdim=True) + self.raw["rms_norm_eps"]).rsqrt()
+        return x * scale * (1 + self.weights[f"{name}.weight"])
+
+    def linear(self, x: Tensor, name: str) -> Tensor:
+        return x @ self.weights[f"{LAYER}{name}.weight"].T
+
+    def __call__(self, hidden: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """tokens: [N], those behind the hidden states. Own hidden states [N, H], logits [N, V]."""
+        pair = (
+            self.norm(self.embedding[tokens], "mtp.pre_fc_norm_embedding"),
+            self.norm(hidden, "mtp.pre_fc_norm_hidden"),
+        )
+        x = torch.cat(pair, -1) @ self.weights["mtp.fc.weight"].T
+        x = x + self.attention(self.norm(x, f"{LAYER}input_layernorm"))
+        y = self.norm(x, f"{LAYER}post_attention_layernorm")
+        x = x + self.linear(F.silu(self.linear(y, "mlp.gate_proj")) * self.linear(y, "mlp.up_proj"), "mlp.down_proj")
+        own = self.norm(x, "mtp.norm")
+        return own, own @ self.head.T
+
+    def attention(self, x: Tensor) -> Tensor:
+        heads, d, N = self.raw["num_attention_heads"], self.raw["head_dim"], len(x)
+        q, gate = self.linear(x, "self_attn.q_proj").view(N, heads, 2 * d).chunk(2, -1)
+        k, v = (self.linear(x, f"self_attn.{name}_proj").view(N, -1, d) for name in "kv")
+        q, k = self.norm(q, f"{LAYER}self_attn.q_norm"), self.norm(k, f"{LAYER}self_attn.k_norm")
+        k, v = (each.repeat_interleave(heads // each.shape[1], 1) for each in (self.rotated(k), v))
+        scores = torch.einsum("nhd,mhd->hnm", self.rotated(q), k) * d**-0.5
+        scores = scores.masked_fill(torch.ones(N, N, dtype=torch.bool).triu(1), float("-inf"))
+        out = torch.einsum("hnm,mhd->nhd", scores.softmax(-1), v) * gate.sigmoid()
+        return self.linear(out.flatten(1), "self_attn.o_proj")
+
+    def rotated(self, x: Tensor) -> Tensor:
+        """The first quarter of each head, whose halves make pairs."""
+        size = int(x.shape[-1] * self.raw["partial_rotary_factor"])
+        speeds = self.raw["rope_theta"] ** (-torch.arange(0, size, 2) / size)
+        angles = torch.arange(len(x))[:, None, None] * speeds
+        first, second = x[..., :size].chunk(2, -1)
+        cos, sin = angles.cos(), angles.sin()
+        return torch.cat((first * cos - second * sin, second * cos + first * sin, x[..., size:]), -1)
+
+    def chain(self, hidden: Tensor, tokens: Sequence[int], count: int) -> tuple[list[int], list[Tensor], list[Tensor]]:
+        """Draft tokens one by one, with the own hidden state [H] and the logits [V] of each. hidden: [N, H] of all
+        `tokens` but the last."""
+        states, read = hidden, torch.tensor(tokens[1:])
+        own_states: list[Tensor] = []
+        scored: list[Tensor] = []
+        for _ in range(count):
+            own, logits = self(states, read)
+            own_states.append(own[-1])
+            scored.append(logits[-1])
+            states, read = torch.cat((states, own[-1:])), torch.cat((read, logits[-1].argmax()[None]))
+        return read[len(tokens) - 1 :].tolist(), own_states, scored
