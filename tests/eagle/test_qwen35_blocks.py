@@ -72,11 +72,13 @@ def test_every_draft_is_the_chain_of_the_reference(target, hidden_of, verifies):
         torch.testing.assert_close(heard.logits[count][: len(drafts)], scored, rtol=1e-5, atol=1e-5)
 
 
-def test_the_text_part_of_a_target_that_reads_images_has_the_same_block(tmp_path, target):
+def test_the_text_part_of_a_target_that_reads_images_has_the_same_block(tmp_path, target, caplog):
     recorder, _, tokens = generate(target)
     reading = write_reading_target(tmp_path / "reading", target)
     others, _, same = generate(reading)
     assert (others.drafts, same) == (recorder.drafts, tokens)
+    assert "image input is not. Tensors that are not read: 1 of visual" in caplog.text
+    assert "mtp" not in caplog.text
 
 
 def trained(target, hidden_of, sequences, steps=60):

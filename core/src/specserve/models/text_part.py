@@ -11,6 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from specserve.errors import ModelError
+from specserve.models.unused_tensors import DRAFTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,7 +64,8 @@ def keep_text(checkpoint: Checkpoint) -> None:
         if prefix is not None:
             checkpoint.rename(name, PREFIXES[prefix] + name.removeprefix(prefix))
         elif not name.startswith("lm_head."):
-            others[name.removeprefix("model.").partition(".")[0]] += 1
+            if not name.startswith(DRAFTS):
+                others[name.removeprefix("model.").partition(".")[0]] += 1
             checkpoint.forget(name)
     found = ", ".join(f"{count} of {part}" for part, count in sorted(others.items()))
     log.warning(
