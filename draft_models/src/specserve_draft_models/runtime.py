@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from specserve.batch.builder import BatchBuilder
 from specserve.inference import inference
 from specserve.models.tiled import forward_pass
@@ -236,9 +238,13 @@ class DraftModelRuntime:
 
     # --- draft tokens -------------------------------------------------------------------------------
 
-    def draft_batch(self, rows: Sequence[DraftRows]) -> Batch:
-        """A batch of draft tokens, all scored; their keys and values are lost with the next `collect`."""
-        return self.builder.build([draft_span(each) for each in rows], [each.sequence.request.tokens for each in rows])
+    def draft_batch(self, rows: Sequence[DraftRows], *, sees_ahead: bool = False) -> Batch:
+        """A batch of draft tokens, all scored; their keys and values are lost with the next `collect`. `sees_ahead`:
+        all tokens of a request see each other, which are chains then."""
+        spans = [draft_span(each) for each in rows]
+        if sees_ahead:
+            spans = [msgspec.structs.replace(span, sees_ahead=True) for span in spans]
+        return self.builder.build(spans, [each.sequence.request.tokens for each in rows])
 
 
 def ring_length(row_bytes: int, block_size: int) -> int:

@@ -65,6 +65,11 @@ def plan_tiles(batch: Batch, rows_per_tile: int) -> list[TileGroup]:
     narrow: dict[int, list[Tile]] = defaultdict(list)
     branches: dict[int, list[Tile]] = defaultdict(list)
     for span, offset in zip(batch.spans, batch.row_offsets, strict=True):
+        if span.sees_ahead:
+            end = span.start + span.length
+            for row in range(offset, offset + span.length):
+                narrow[key_grid(end)].append(Tile(range(row, row + 1), range(end, end + 1), span))
+            continue
         linear = span.known + max(0, num_leading(span.draft) - span.first_node)
         tiles = cut_tiles(span, offset, linear, rows_per_tile)
         if len(tiles) > MAX_NARROW_TILES:

@@ -37,6 +37,9 @@ class Span(msgspec.Struct, frozen=True):
     """Of recurrent layers; None where the model has none."""
     first_node: int = 0
     """In the passes of a draft model: rows are the draft tokens from this one on; the others are in the cache."""
+    sees_ahead: bool = False
+    """In the passes of a draft model: every row sees all rows of the span, those behind it, too. Such a span is a chain
+    of draft tokens."""
 
     @property
     def known(self) -> int:

@@ -76,8 +76,8 @@ class AttentionCapabilities(msgspec.Struct, frozen=True, kw_only=True):
     sinks: bool = False
     """Its softmax has a sink for each query head: see `AttentionSpec.sinks`."""
     draft_layers: bool = False
-    """It serves draft models: it hides first keys (`AttentionSpec.first_key`) and can compute the later tokens of a
-    draft alone (`Span.first_node`)."""
+    """It serves draft models: it hides first keys (`AttentionSpec.first_key`), can compute the later tokens of a draft
+    alone (`Span.first_node`), and rows that see each other (`Span.sees_ahead`)."""
     graphs: tuple[GraphMode, ...] = ("piecewise",)
     """The graphs of steps that it serves. Piecewise ones need nothing of it; for full ones it has a `graph_plan`."""
     missing: str = ""
@@ -199,6 +199,14 @@ class AttentionBackend(Protocol):
         """`forward` behind its writing: the keys and values of all rows are in the cache. For backends that have a
         `writable_cache`."""
         raise TypeError(f"attention {self.name} has no writable cache: call forward")
+
+    def write(self, layer: int, k: Tensor, v: Tensor, batch: Batch) -> None:
+        """Write the keys and values of the batch's rows, which attend to nothing: what a draft model computes of
+        committed tokens without a pass over its layers. k, v: [T, kv_heads, head_dim]."""
+        cache = self.writable_cache
+        if cache is None:
+            raise TypeError(f"attention {self.name} has no writable cache, and no write of its own")
+        cache.write(layer, batch.slots, k, v)
 
     def mix(self, mixer: Mixer, rows: Tensor, kept: Tensor, tokens: PrecedingTokens) -> Tensor:
         """What layers have in place of attention: see `Mixer.mix`. Only what cuts recorded passes into pieces needs one

@@ -95,6 +95,10 @@ class CpuPagedAttention(AttentionBackend):
         plan = _native.AttentionPlan(batch.block_size, self.rows_per_tile)
         for span in batch.spans:
             draft = span.draft
+            if span.sees_ahead:
+                for _ in range(span.length):  # each of them sees what the last one sees
+                    plan.add(span.start + span.length - 1, 1, 0, span.blocks, ())
+                continue
             parents = () if draft is None or draft.parents is None else draft.parents
             plan.add(span.start, span.length, span.known, span.blocks, parents, span.first_node)
         return plan
@@ -103,6 +107,12 @@ class CpuPagedAttention(AttentionBackend):
         out = torch.empty(q.shape, dtype=q.dtype)
         self.native.forward(layer, dlpack(q), dlpack(k), dlpack(v), dlpack(plan.slots), plan.native, dlpack(out))
         return out
+
+    def write(self, layer: int, k: Tensor, v: Tensor, batch: Batch) -> None:
+        nothing = _native.AttentionPlan(batch.block_size, self.rows_per_tile)
+        nothing.pad(batch.num_rows)
+        q = torch.zeros((batch.num_rows, self.spec.num_heads, self.spec.head_dim), dtype=self.dtype)
+        self.forward(layer, q, k, v, PagedPlan(nothing, batch.slots))
 
     def move_slots(self, data: Tensor, source: Sequence[int], target: Sequence[int]) -> None:
         """`KVCache.mover` for panels."""

@@ -190,6 +190,10 @@ def lay_out(batch: Batch, config: TileConfig, bytes_per_item: int, path_stride: 
 
 def chain_tiles(span: Span, offset: int, first_block: int, max_rows: int) -> Iterator[Tile]:
     """The span's committed tokens and the leading chain of its draft, whose slots are consecutive."""
+    if span.sees_ahead:
+        end = span.start + span.length
+        yield from (Tile(offset + row, 1, end, end, first_block) for row in range(span.length))
+        return
     count = span.known + max(num_leading(span.draft) - span.first_node, 0)
     for begin in range(0, count, max_rows):
         rows = min(max_rows, count - begin)
