@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
-
 from specserve.api import DraftLayers, DraftVocabulary
 from specserve.api.models import (
     DecoderLayer,
@@ -17,7 +15,6 @@ from specserve.api.models import (
     DenseMlp,
     DraftHead,
     ModelConfig,
-    Projection,
     RotaryTable,
     TargetNorm,
     rotary_table,
@@ -26,6 +23,7 @@ from specserve_eagle.checkpoints.config import read_head_config
 from specserve_eagle.checkpoints.tensors import open_head
 from specserve_eagle.checkpoints.vocabulary import draft_ids
 from specserve_eagle.draft_model import DraftModel
+from specserve_eagle.head_reader import HeadReader
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,20 +59,19 @@ def load_head(path: Path, target: DecoderModel, lookahead: Lookahead) -> DraftMo
     return DraftModel(builder.head(decoder, vocabulary), layers, config.hidden_layers)
 
 
-class HeadBuilder:
-    """Reads the tensors in the target's dtype, onto its device."""
+class HeadBuilder(HeadReader):
+    """Makes the layers of the formats that read a hidden state per row."""
 
     def __init__(self, config: HeadConfig, checkpoint: HeadCheckpoint, target: DecoderModel) -> None:
-        self.config, self.checkpoint, self.target = config, checkpoint, target
-        self.kernels = target.kernels
-        self.projections: dict[str, Projection] = {}
+        super().__init__(checkpoint, target)
+        self.config = config
 
     def decoder(self) -> DecoderModel:
         config, target = self.config, self.target
         numbers = decoder_config(config)
         rotary = rotary_table(numbers, target.max_model_len)
         weights = DecoderWeights(
-            self.tensor("embed_tokens") if self.checkpoint.has("embed_tokens") else target.whole_embedding(),
+            self.embedding(),
             tuple(self.layer(index) for index in range(config.num_layers)),
             self.optional_norm("norm"),
             self.lm_head(),
@@ -120,19 +117,6 @@ class HeadBuilder:
             ),
         )
 
-    def lm_head(self) -> Projection:
-        return self.projection("lm_head") if self.checkpoint.has("lm_head") else self.target.whole_head()
-
-    def projection(self, name: str, *parts: str) -> Projection:
-        """`parts` stacked as one product; the tensor `name` where there are none."""
-        names = parts or (name,)
-        weight = torch.cat([self.tensor(part) for part in names])
-        biases = [self.tensor(f"{part}.bias") for part in names if self.checkpoint.has(f"{part}.bias")]
-        made = Projection(name, weight, torch.cat(biases) if biases else None, self.kernels.linear)
-        made.finalize(self.kernels)
-        self.projections[name] = made
-        return made
-
     def optional_norm(self, name: str) -> Tensor | None:
         return self.norm(name) if self.checkpoint.has(name) else None
 
@@ -141,9 +125,6 @@ class HeadBuilder:
         if not self.config.wide_norms:
             return self.tensor(name)
         return self.checkpoint.take(name).to(self.target.device, torch.float32) + self.config.norm_offset
-
-    def tensor(self, name: str) -> Tensor:
-        return self.checkpoint.take(name).to(self.target.device, self.target.dtype)
 
 
 def decoder_config(config: HeadConfig) -> ModelConfig:

@@ -16,13 +16,13 @@ from specserve_eagle.checkpoints.layout import QWEN, TEXT, layout_of, target_pre
 from specserve_eagle.checkpoints.stored import open_stored
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from torch import Tensor
 
     from specserve.api.models import WeightSource
     from specserve_eagle.checkpoints.head_config import HeadConfig
-    from specserve_eagle.checkpoints.layout import Layout
 
 BUFFERS = ("rotary_emb.inv_freq",)
 """What old exporters write beside the weights; it holds nothing new."""
@@ -38,14 +38,25 @@ class Expected(NamedTuple):
 
 
 class HeadCheckpoint:
-    """The tensors of one head, by canonical name; see `specserve_eagle.checkpoints.layout`."""
+    """The tensors of one head, by canonical name; see `specserve_eagle.checkpoints.layout`.
 
-    def __init__(self, source: WeightSource, config: HeadConfig, layout: Layout) -> None:
+    `candidates`: the names that a tensor may have in a file; `kind`: of the head, for errors; `is_others`: of names
+    that the file holds beside the head's.
+    """
+
+    def __init__(
+        self,
+        source: WeightSource,
+        expected: Mapping[str, Expected],
+        candidates: Callable[[str], tuple[str, ...]],
+        kind: str,
+        is_others: Callable[[str], bool] = lambda _: False,
+    ) -> None:
         self.path, self._file = source.path, Checkpoint(source)
         self._found: dict[str, str] = {}
-        for canonical, expected in expected_tensors(config).items():
-            self._find(canonical, expected, layout)
-        self._refuse_superfluous(config)
+        for canonical, wanted in expected.items():
+            self._find(canonical, wanted, candidates(canonical))
+        self._refuse_superfluous(kind, is_others)
 
     @property
     def canonical_names(self) -> frozenset[str]:
@@ -60,8 +71,7 @@ class HeadCheckpoint:
         """The tensor, read from disk; of a quantised one, what it stands for."""
         return dense(self._file.take(self._found[canonical]))
 
-    def _find(self, canonical: str, expected: Expected, layout: Layout) -> None:
-        candidates = layout.candidates(canonical)
+    def _find(self, canonical: str, expected: Expected, candidates: Sequence[str]) -> None:
         for name in candidates:
             if name in self._file.names:
                 found = self._file.find(name)
@@ -72,16 +82,13 @@ class HeadCheckpoint:
         if expected.required:
             self._file.find(candidates[0])  # raises the error for a missing tensor
 
-    def _refuse_superfluous(self, config: HeadConfig) -> None:
+    def _refuse_superfluous(self, kind: str, is_others: Callable[[str], bool]) -> None:
         known = set(self._found.values())
-        names = self._file.names
-        extra = {name for name in names - known if not name.endswith(BUFFERS)}
-        if config.kind == "mtp" and (prefix := target_prefix(names)):
-            extra = {name for name in extra if not _is_targets(name, prefix, config)}
+        extra = {name for name in self._file.names - known if not name.endswith(BUFFERS) and not is_others(name)}
         if extra:
             first = min(extra)
             raise ModelError(
-                f"{self._file.find(first).file}: tensor {first} is not part of the {config.kind} head that config.json "
+                f"{self._file.find(first).file}: tensor {first} is not part of the {kind} that config.json "
                 f"describes ({len(extra)} such tensors). What is left out costs acceptance: correct config.json, or "
                 "convert the head to a supported format."
             )
@@ -92,7 +99,14 @@ def open_head(path: Path, config: HeadConfig) -> HeadCheckpoint:
     source = open_stored(path, config.quantization)
     layout = layout_of(frozenset(source.tensors), config.kind)
     assert layout is not None, "read_head_config found the layout"
-    return HeadCheckpoint(source, config, layout)
+    prefix = target_prefix(frozenset(source.tensors)) if config.kind == "mtp" else None
+    return HeadCheckpoint(
+        source,
+        expected_tensors(config),
+        layout.candidates,
+        f"{config.kind} head",
+        lambda name: prefix is not None and _is_targets(name, prefix, config),
+    )
 
 
 def _is_targets(name: str, prefix: str, config: HeadConfig) -> bool:

@@ -5,7 +5,7 @@ d2t holds offsets: draft id i is target id i + d2t[i]. t2d marks, for every targ
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 
@@ -14,11 +14,20 @@ from specserve.api import ModelError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from specserve_eagle.checkpoints.head_config import HeadConfig
     from specserve_eagle.checkpoints.tensors import HeadCheckpoint
 
 
-def draft_ids(checkpoint: HeadCheckpoint, config: HeadConfig) -> Tensor | None:
+class Vocabularies(Protocol):
+    """The sizes of the target's and of the head's, which a head's config has."""
+
+    @property
+    def vocab_size(self) -> int: ...
+
+    @property
+    def draft_vocab_size(self) -> int: ...
+
+
+def draft_ids(checkpoint: HeadCheckpoint, config: Vocabularies) -> Tensor | None:
     """[D] int64, the target's id of every draft id; None where draft ids are the target's. Raises ModelError."""
     if not checkpoint.has("d2t"):
         return None

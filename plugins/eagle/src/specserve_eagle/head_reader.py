@@ -1,0 +1,46 @@
+"""Reads a head's tensors in its target's dtype, onto its device; the target's own where the head has none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from specserve.api.models import Projection
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from specserve.api.models import DecoderModel
+    from specserve_eagle.checkpoints.tensors import HeadCheckpoint
+
+
+class HeadReader:
+    def __init__(self, checkpoint: HeadCheckpoint, target: DecoderModel) -> None:
+        self.checkpoint, self.target, self.kernels = checkpoint, target, target.kernels
+        self.projections: dict[str, Projection] = {}
+        """All that were made, by canonical name."""
+
+    def embedding(self) -> Tensor:
+        """[V, H]."""
+        return self.tensor("embed_tokens") if self.checkpoint.has("embed_tokens") else self.target.whole_embedding()
+
+    def lm_head(self) -> Projection:
+        return self.projection("lm_head") if self.checkpoint.has("lm_head") else self.target.whole_head()
+
+    def projection(self, name: str, *parts: str) -> Projection:
+        """`parts` stacked as one product; the tensor `name` where there are none."""
+        names = parts or (name,)
+        weight = torch.cat([self.tensor(part) for part in names])
+        biases = [self.tensor(f"{part}.bias") for part in names if self.checkpoint.has(f"{part}.bias")]
+        return self.made(name, weight, torch.cat(biases) if biases else None)
+
+    def made(self, name: str, weight: Tensor, bias: Tensor | None = None) -> Projection:
+        """weight: [out, in]."""
+        made = Projection(name, weight, bias, self.kernels.linear)
+        made.finalize(self.kernels)
+        self.projections[name] = made
+        return made
+
+    def tensor(self, name: str) -> Tensor:
+        return self.checkpoint.take(name).to(self.target.device, self.target.dtype)
