@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
+from toy_block_heads import write_block_head
 from toy_heads import SIZES, write_head
 
 from specserve.kv.slots import slots_of
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 
     from specserve.engine.engine import Engine
 
-KINDS = ("standalone", "eagle", "eagle3", "mtp")
+TREE_KINDS = ("standalone", "eagle", "eagle3", "mtp")
+"""Those that draft trees, too."""
+KINDS = (*TREE_KINDS, "dspark")
 FORMS: dict[str, tuple[str, dict[str, Any]]] = {
     "eagle": ("eagle", {}),
     "eagle3": ("specforge", {"eagle_aux_hidden_state_layer_ids": [0, 1, 2]}),
@@ -43,6 +46,8 @@ def write_draft(path: Path, kind: str, target: Path, **changes: Any) -> Path:
     """A random draft model of this kind; the stand-alone one is the target itself. `changes`: of config.json."""
     if kind == "standalone":
         return target
+    if kind == "dspark":
+        return write_block_head(path, kind, **changes)
     form, keys = FORMS[kind]
     return write_head(path, form, **(keys | changes))
 
@@ -115,6 +120,12 @@ class FailingPasses(DraftPass):
         if from_target == self.from_target and self.num_calls in self.calls:
             raise RuntimeError("a pass failed")
         return self.passes.step(*arguments, from_target=from_target)
+
+    def propose(self, *arguments: Any) -> Any:
+        self.num_calls += not self.from_target
+        if not self.from_target and self.num_calls in self.calls:
+            raise RuntimeError("a pass failed")
+        return self.passes.propose(*arguments)
 
     def mend(self) -> None:
         self.drafter.passes = self.passes

@@ -6,6 +6,7 @@ import pytest
 import torch
 from eagle_engines import (
     KINDS,
+    TREE_KINDS,
     FailingChains,
     FailingPasses,
     draft_kv,
@@ -55,7 +56,7 @@ def test_drafting_goes_on_after_a_pass_that_failed_and_the_keys_are_right(target
     check_after_four_faults(engine, target, drafts[kind])
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TREE_KINDS)
 def test_drafting_goes_on_after_a_call_that_failed_in_the_midst_of_its_chains(target, drafts, kind):
     engine = eagle_engine(target, drafts[kind], block_size=4, max_num_batched_tokens=48)
     if not hasattr(drafter_of(engine).passes, "chains"):

@@ -7,6 +7,7 @@ import pytest
 import torch
 from eagle_engines import (
     KINDS,
+    TREE_KINDS,
     eagle_engine,
     fresh_draft_kv,
     is_by_slot,
@@ -82,6 +83,8 @@ def history_of(tmp_path, target, kind, *, seed=3, **options):
     ("eagle", 1, False, 16, 64, "bfloat16"),
     ("mtp", 2, True, 16, 512, "float32"),
     ("mtp", 1, True, 4, 40, "bfloat16"),
+    ("dspark", 1, True, 16, 24, "float32"),
+    ("dspark", 1, False, 4, 40, "bfloat16"),
     ("standalone", 1, True, 16, 24, "float32"),
     ("standalone", 2, True, 4, 16, "float32"),
 ])  # fmt: skip
@@ -101,6 +104,7 @@ def test_keys_and_values_follow_a_random_history(tmp_path, target, kind, topk, n
 def test_keys_and_values_follow_every_random_history(tmp_path, target, kind, native, block_size, seed):
     options = {
         "default_plugins": native, "block_size": block_size, "max_num_batched_tokens": (12, 40, 100, 512)[seed],
-        "dtype": ("float32", "bfloat16")[seed % 2], "settings": {"topk": (1, 3, 2, 1)[seed]},
+        "dtype": ("float32", "bfloat16")[seed % 2],
+        "settings": {"topk": (1, 3, 2, 1)[seed] if kind in TREE_KINDS else 1},
     }  # fmt: skip
     history_of(tmp_path, target, kind, seed=100 + seed, **options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from eagle_engines import KINDS, eagle_engine, eagle_options, memory_for, write_draft, write_target
+from eagle_engines import KINDS, TREE_KINDS, eagle_engine, eagle_options, memory_for, write_draft, write_target
 from kv_history import Fickle
 from toy_adapters import lora_of, lora_options, under, write_adapters
 
@@ -65,6 +65,8 @@ def assert_drafts_change_nothing(target, draft, settings, batch_size, dtype):
     ("eagle", CHAINS, 32, "float32"),
     ("mtp", TREES, 32, "bfloat16"),
     ("mtp", CHAINS, 8, "float16"),
+    ("dspark", CHAINS, 8, "float32"),
+    ("dspark", CHAINS, 32, "bfloat16"),
 ])  # fmt: skip
 def test_drafts_change_nothing(target, drafts, case):
     kind, *options = case
@@ -85,7 +87,10 @@ def test_the_products_own_planner_and_depth_change_nothing(target, drafts, kind,
 @pytest.mark.usefixtures("each_kernel_set")
 @pytest.mark.parametrize(
     ("kind", "settings", "batch_size", "dtype"),
-    [*product(KINDS, (CHAINS, TREES), (1, 8, 32), ("float32", "bfloat16"))],
+    [
+        *product(KINDS, (CHAINS,), (1, 8, 32), ("float32", "bfloat16")),
+        *product(TREE_KINDS, (TREES,), (1, 8, 32), ("float32", "bfloat16")),
+    ],
 )
 def test_no_drafts_change_anything(target, drafts, kind, settings, batch_size, dtype):
     assert_drafts_change_nothing(target, drafts[kind], settings, batch_size, dtype)
@@ -116,22 +121,26 @@ def assert_lossless_when_tight(target, draft, options, **others):
     assert not engine.metrics.drafter_faults
 
 
+@pytest.mark.parametrize("kind", ["eagle3", "dspark"])
 @pytest.mark.parametrize("options", TIGHT, ids=lambda o: ",".join(f"{k}={v}" for k, v in o.items()))
-def test_drafts_change_nothing_when_everything_else_is_tight(target, drafts, options):
-    assert_lossless_when_tight(target, drafts["eagle3"], options, default_plugins=True)
+def test_drafts_change_nothing_when_everything_else_is_tight(target, drafts, kind, options):
+    assert_lossless_when_tight(target, drafts[kind], options, default_plugins=True)
 
 
 @pytest.mark.sweep
 @pytest.mark.usefixtures("each_kernel_set")
-@pytest.mark.parametrize("settings", [CHAINS, TREES], ids=["chains", "trees"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [*product(KINDS, (CHAINS,)), *product(TREE_KINDS, (TREES,))],
+    ids=lambda c: c if isinstance(c, str) else f"topk={c.get('topk', 1)}",
+)
 @pytest.mark.parametrize("options", TIGHT, ids=lambda o: ",".join(f"{k}={v}" for k, v in o.items()))
 def test_no_drafts_change_anything_when_tight(target, drafts, kind, settings, options):
     assert_lossless_when_tight(target, drafts[kind], options, settings=settings)
 
 
 @pytest.mark.usefixtures("each_kernel_set")
-@pytest.mark.parametrize("kind", ["standalone", "eagle3"])
+@pytest.mark.parametrize("kind", ["standalone", "eagle3", "dspark"])
 def test_limits_that_come_and_go_change_nothing(target, drafts, kind):
     requests = mixed_requests(12)
     plain = run(target, requests)
@@ -143,7 +152,7 @@ def test_limits_that_come_and_go_change_nothing(target, drafts, kind):
 
 
 @pytest.mark.usefixtures("each_kernel_set")
-@pytest.mark.parametrize("kind", ["standalone", "mtp"])
+@pytest.mark.parametrize("kind", ["standalone", "mtp", "dspark"])
 def test_those_that_stay_notice_nothing_of_those_that_are_aborted(target, drafts, kind):
     requests = mixed_requests(16)
     plain = run(target, requests).tokens()
@@ -211,11 +220,12 @@ def assert_lossless_beside(target, draft, plugins, adapters, **options):
     assert engine.metrics.num_accepted_tokens > 40
 
 
-@pytest.mark.parametrize(("beside", "native"), [
-    ("lora", True), ("lora", False), ("hybrid_attn", True), ("ngram", True), ("ngram", False), ("all", True),
+@pytest.mark.parametrize(("kind", "beside", "native"), [
+    ("eagle3", "lora", True), ("eagle3", "lora", False), ("eagle3", "hybrid_attn", True), ("eagle3", "ngram", True),
+    ("eagle3", "ngram", False), ("eagle3", "all", True), ("dspark", "all", True), ("dspark", "lora", False),
 ])  # fmt: skip
-def test_drafts_change_nothing_beside_other_plugins(target, drafts, adapters, beside, native):
-    assert_lossless_beside(target, drafts["eagle3"], BESIDE[beside], adapters, default_plugins=native)
+def test_drafts_change_nothing_beside_other_plugins(target, drafts, adapters, kind, beside, native):
+    assert_lossless_beside(target, drafts[kind], BESIDE[beside], adapters, default_plugins=native)
 
 
 @pytest.mark.sweep
@@ -223,7 +233,7 @@ def test_drafts_change_nothing_beside_other_plugins(target, drafts, adapters, be
 @pytest.mark.parametrize("beside", BESIDE)
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_drafts_change_anything_beside_other_plugins(target, drafts, adapters, beside, kind, dtype):
-    for settings in (CHAINS, TREES):
+    for settings in (CHAINS, TREES) if kind in TREE_KINDS else (CHAINS,):
         assert_lossless_beside(
             target, drafts[kind], BESIDE[beside], adapters, settings=settings, dtype=dtype, default_plugins=True
         )

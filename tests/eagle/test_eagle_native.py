@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 import torch
-from eagle_engines import KINDS, Recorder, draft_kv, drafter_of, eagle_engine, runtime_of, write_draft, write_target
+from eagle_engines import (
+    TREE_KINDS,
+    Recorder,
+    draft_kv,
+    drafter_of,
+    eagle_engine,
+    runtime_of,
+    write_draft,
+    write_target,
+)
 
 from covering import covering
 from specserve.batch.drafts import parents_of
@@ -84,7 +93,7 @@ def serve(target, draft, settings, *, how, dtype, **options):
     return recorder.drafts, snapshots
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TREE_KINDS)
 def test_a_drafter_that_reads_other_layers_changes_no_draft(tmp_path, target, kind):
     """The columns of one layer among several are not contiguous."""
     draft, beside = write_draft(tmp_path / "draft", kind, target), {"drafter": drafter_plugin(lambda: Reader({}))}
@@ -98,7 +107,7 @@ def test_a_drafter_that_reads_other_layers_changes_no_draft(tmp_path, target, ki
 
 @covering(
     ("kind", "settings"), ("kind", "dtype"), ("settings", "dtype"),
-    kind=KINDS, settings=[{"steps": 3}, {"steps": 3, "topk": 3}], dtype=["float32", "bfloat16"],
+    kind=TREE_KINDS, settings=[{"steps": 3}, {"steps": 3, "topk": 3}], dtype=["float32", "bfloat16"],
 )  # fmt: skip
 def test_native_passes_draft_what_their_pieces_draft(tmp_path, target, kind, settings, dtype):
     draft = write_draft(tmp_path / "draft", kind, target)

@@ -220,8 +220,8 @@ def test_more_than_one_mtp_layer_is_refused(tmp_path, form):
         ("speculators-eagle3", {"norm_before_residual": None}, "norm_before_residual must be true or false"),
         (
             "speculators-eagle3",
-            {"speculators_model_type": "dflash"},
-            "speculators_model_type 'dflash' is not supported",
+            {"speculators_model_type": "medusa"},
+            "speculators_model_type 'medusa' is not supported",
         ),
     ],
 )

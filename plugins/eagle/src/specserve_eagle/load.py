@@ -7,45 +7,53 @@ from typing import TYPE_CHECKING
 from specserve.api import ConfigError, ModelError
 from specserve.api.files import locate_model, read_json
 from specserve.api.models import DecoderModel
-from specserve_eagle.checkpoints.detect import kind_of, why_no_block
+from specserve_eagle.block.drafter import BlockDrafter
+from specserve_eagle.block.load import load_block_head
+from specserve_eagle.checkpoints.detect import kind_of, why_no_mtp
 from specserve_eagle.checkpoints.stored import open_stored
+from specserve_eagle.draft_model import Lookahead
+from specserve_eagle.drafter import EagleDrafter
 from specserve_eagle.load_head import load_head
 from specserve_eagle.standalone import load_standalone
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from specserve.api import EngineConfig
+    from specserve.api import Drafter, EngineConfig
     from specserve.api.models import ServedModel
-    from specserve_eagle.draft_model import DraftModel, Lookahead
     from specserve_eagle.options import EagleOptions
 
 
-def load_draft_model(
-    config: EngineConfig, options: EagleOptions, target: ServedModel, lookahead: Lookahead
-) -> DraftModel:
+def load_drafter(config: EngineConfig, options: EagleOptions, target: ServedModel) -> Drafter:
     """Everything that can be wrong is found here, before the KV cache is sized."""
     if options.model is None:
         raise ConfigError(
             "eagle.model is not set: which draft head or draft model? Pass --set eagle.model=PATH, a directory with "
             "config.json and safetensors."
         )
+    lookahead = Lookahead(options.max_rows, options.topk > 1)
     path = locate_model(options.model)
     if kind_of(path) == "standalone":
         if path == locate_model(config.model):
-            expect_no_block(path)
-        return load_standalone(path, config, target, lookahead)
+            expect_no_mtp(path)
+        return EagleDrafter(load_standalone(path, config, target, lookahead), options)
     if not isinstance(target, DecoderModel):
         raise ConfigError(
             f"eagle.model: {options.model} is a draft head, which shares norms and rotation with its target; "
             f"{config.model} is served by a library that keeps them to itself. Use a stand-alone draft model, or "
             "n-gram drafts."
         )
-    return load_head(path, target, lookahead)
+    if kind_of(path) == "block":
+        if options.topk > 1:
+            raise ConfigError(
+                f"eagle.topk = {options.topk}: {options.model} is a block head, which drafts chains. Leave topk out."
+            )
+        return BlockDrafter(load_block_head(path, target), options.max_nodes)
+    return EagleDrafter(load_head(path, target, lookahead), options)
 
 
-def expect_no_block(path: Path) -> None:
+def expect_no_mtp(path: Path) -> None:
     """ModelError where the target would be its own stand-alone draft model, and has or promises an MTP block."""
     raw = read_json(path / "config.json")
-    if reason := why_no_block(raw, frozenset(open_stored(path, raw.get("quantization_config")).tensors)):
+    if reason := why_no_mtp(raw, frozenset(open_stored(path, raw.get("quantization_config")).tensors)):
         raise ModelError(f"eagle.model: {path} is the target itself, which has no MTP block that is known.{reason}")

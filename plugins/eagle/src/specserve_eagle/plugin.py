@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from specserve.api import hookimpl
-from specserve_eagle.draft_model import Lookahead
-from specserve_eagle.drafter import EagleDrafter
-from specserve_eagle.load import load_draft_model
+from specserve_eagle.load import load_drafter
 from specserve_eagle.options import EagleOptions
 
 if TYPE_CHECKING:
-    from specserve.api import EngineConfig
+    from specserve.api import Drafter, EngineConfig
     from specserve.api.models import ServedModel
 
 
@@ -21,7 +19,5 @@ class EaglePlugin:
         return EagleOptions
 
     @hookimpl
-    def make_drafter(self, model: ServedModel, config: EngineConfig, options: EagleOptions) -> EagleDrafter:
-        lookahead = Lookahead(options.max_rows, options.topk > 1)
-        draft_model = load_draft_model(config, options, model, lookahead)
-        return EagleDrafter(draft_model, options)
+    def make_drafter(self, model: ServedModel, config: EngineConfig, options: EagleOptions) -> Drafter:
+        return load_drafter(config, options, model)

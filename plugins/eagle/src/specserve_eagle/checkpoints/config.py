@@ -39,6 +39,8 @@ def read_head_config(path: Path, target: ModelConfig) -> HeadConfig:
     where = str(path / "config.json")
     raw = read_json(path / "config.json")
     kind = kind_of(path)
+    if kind == "block":
+        raise ModelError(f"{path} is a block head, which proposes all its tokens in one pass.")
     if kind == "standalone":
         raise ModelError(f"{path} is a whole model, not a head: {where} has no draft head beside its layers.")
     if kind == "mtp":

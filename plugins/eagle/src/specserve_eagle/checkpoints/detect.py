@@ -11,6 +11,7 @@ from specserve.api import ModelError
 from specserve.api.files import read_json
 from specserve.models.directory_kinds import refuse_other_kinds
 from specserve.models.families import ARCHITECTURES
+from specserve_eagle.checkpoints.block_names import is_block_head
 from specserve_eagle.checkpoints.layout import HeadKind, layout_of
 from specserve_eagle.checkpoints.stored import open_stored
 
@@ -19,10 +20,18 @@ if TYPE_CHECKING:
 
     from specserve.api.files import RawJson
 
-DraftKind: TypeAlias = HeadKind | Literal["standalone"]
+DraftKind: TypeAlias = HeadKind | Literal["block", "standalone"]
 MTP_COUNTS = ("mtp_num_hidden_layers", "num_nextn_predict_layers", "num_mtp_layers")
 """Keys of config.json that promise MTP layers."""
-SPECULATORS: dict[str, HeadKind] = {"eagle": "eagle", "eagle3": "eagle3", "mtp": "mtp"}
+SPECULATORS: dict[str, DraftKind] = {
+    "eagle": "eagle",
+    "eagle3": "eagle3",
+    "mtp": "mtp",
+    "dflash": "block",
+    "dspark": "block",
+}
+BLOCK_KINDS = ("dflash", "dspark")
+"""In the names of architectures."""
 
 
 def kind_of(path: Path) -> DraftKind:
@@ -39,8 +48,9 @@ def kind_of(path: Path) -> DraftKind:
         f"{path} holds no draft model that is known: config.json names {', '.join(architectures(raw)) or 'nothing'}, "
         f"and the first of {len(names)} tensors is {min(names, default='missing')}. Supported: EAGLE-1/2 (tensor "
         "fc.weight), EAGLE-3 (LlamaForCausalLMEagle3, Eagle3LlamaForCausalLM), MTP (eh_proj, mtp.* or mtp_layers.*), "
+        "DFlash and DSpark (DFlashDraftModel), "
         f"the speculators format ({', '.join(SPECULATORS)}), and as stand-alone models {', '.join(ARCHITECTURES)}."
-        f"{why_no_block(raw, names)}"
+        f"{why_no_mtp(raw, names)}"
     )
 
 
@@ -50,7 +60,7 @@ def architectures(raw: RawJson) -> list[str]:
     return [str(name) for name in names if name]
 
 
-def _declared(raw: RawJson, path: Path) -> HeadKind | None:
+def _declared(raw: RawJson, path: Path) -> DraftKind | None:
     declared = raw.get("speculators_model_type")
     if declared is not None:
         if declared not in SPECULATORS:
@@ -60,6 +70,8 @@ def _declared(raw: RawJson, path: Path) -> HeadKind | None:
             )
         return SPECULATORS[declared]
     for name in architectures(raw):
+        if any(kind in name.lower() for kind in BLOCK_KINDS):
+            return "block"
         if "eagle3" in name.lower():
             return "eagle3"
         if "eagle" in name.lower():
@@ -67,16 +79,18 @@ def _declared(raw: RawJson, path: Path) -> HeadKind | None:
     return None
 
 
-def _by_names(names: frozenset[str]) -> HeadKind | None:
+def _by_names(names: frozenset[str]) -> DraftKind | None:
     if layout_of(names, "mtp") is not None:
         return "mtp"
+    if is_block_head(names):
+        return "block"
     plain = {name.removeprefix("model.") for name in names}
     if {"midlayer.hidden_norm.weight", "layers.0.hidden_norm.weight"} & plain:
         return "eagle3"
     return "eagle" if "fc.weight" in plain else None
 
 
-def why_no_block(raw: RawJson, names: frozenset[str]) -> str:
+def why_no_mtp(raw: RawJson, names: frozenset[str]) -> str:
     """Of a target in which no MTP block was found: a sentence for an error, or nothing where there is no sign of
     one."""
     if found := min((name for name in names if _is_of_block(name)), default=None):

@@ -1,0 +1,125 @@
+"""Passes of a block head piece by piece: over any kernel set, any attention backend and any sampler.
+
+Every row-wise piece is computed in the kernel set's tiles, so that a row's bits do not depend on its neighbours.
+Letters: R rows, H the head's hidden size, W numbers of the target's hidden state, L layers, K key heads, d head size.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+import torch
+
+from specserve.api import DraftPass, DraftStep, DraftToken, ScoredRow
+from specserve.api.batch import to_device
+from specserve.api.models import forward_pass, in_tiles
+from specserve_draft_models.choosing import choose
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from specserve.api import AttentionBackend
+    from specserve.api.batch import Batch, Request
+    from specserve_eagle.block.head import BlockHead
+
+
+class BlockPass(DraftPass):
+    """`step` computes nothing but the keys and values of committed tokens; `propose` drafts behind them."""
+
+    def __init__(self, head: BlockHead, attention: AttentionBackend) -> None:
+        self.head, self.attention = head, attention
+        decoder = head.decoder
+        self.decoder, self.kernels = decoder, decoder.kernels
+        self.passes = forward_pass(decoder, decoder.kernels, attention)
+        self.in_tiles = partial(in_tiles, decoder.kernels.row_tile)
+
+    def step(
+        self, batch: Batch, hidden: Tensor | None, rows: Sequence[ScoredRow], count: int, *, from_target: bool
+    ) -> DraftStep:
+        assert hidden is not None, "every row reads a hidden state"
+        config = self.head.config.layers
+        shape = (-1, config.num_layers, 2, config.num_kv_heads, config.head_dim)
+        made = self.in_tiles(self.keys_values, hidden, batch.positions).view(shape)
+        for layer in range(config.num_layers):
+            keys, values = made[:, layer].unbind(1)
+            self.attention.write(layer, keys.contiguous(), values.contiguous(), batch)
+        return DraftStep([[] for _ in rows], None)
+
+    def keys_values(self, hidden: Tensor, positions: Tensor) -> Tensor:
+        """hidden: [R, W]; positions: [R] int64 -> [R, 2 L K d], the keys normed and rotated."""
+        head, config = self.head, self.head.config.layers
+        context = self.kernels.rms_norm(head.fc(hidden), head.hidden_norm, config.norm_eps)
+        made = head.keys_values(context).view(-1, config.num_layers, 2, config.num_kv_heads, config.head_dim)
+        made = made.clone()
+        for layer, rotation in enumerate(self.decoder.rotations(positions)):
+            norm = self.decoder.layers[layer].k_norm
+            assert norm is not None
+            assert rotation is not None
+            keys = self.decoder.normed_heads(made[:, layer, 0].contiguous(), norm)
+            made[:, layer, 0] = self.kernels.rotary(keys, rotation.cos, rotation.sin)
+        return made.flatten(1)
+
+    def propose(self, batch: Batch, requests: Sequence[Request], counts: Sequence[int]) -> list[list[DraftToken]]:
+        """batch: one block for each request, of which the first `counts[i]` proposing rows are wanted, at least one.
+        Each request's chain, with the probability that a token is accepted if those before it are; shorter where there
+        is no further token."""
+        config = self.head.config
+        wanted = [
+            offset + config.first_proposing + i
+            for offset, n in zip(batch.row_offsets, counts, strict=True)
+            for i in range(n)
+        ]
+        scored = to_device(wanted, self.decoder.device)
+        batch = msgspec.structs.replace(batch, scored_rows=scored, num_scored=len(wanted))
+        x = self.passes.layers(self.passes.embed(batch), batch, self.attention.plan(batch))
+        states = None
+        if self.head.confidence is not None:
+            rows = x[: batch.num_rows].index_select(0, scored)
+            states = self.in_tiles(lambda part: self.decoder.normed(part, self.decoder.final_norm), rows)
+        logits = self.passes.logits(x, batch)
+        return self.choose_chains(logits, states, requests, counts)
+
+    def choose_chains(
+        self, logits: Tensor, states: Tensor | None, requests: Sequence[Request], counts: Sequence[int]
+    ) -> list[list[DraftToken]]:
+        """logits: [n, D], counts[i] rows of each request; states: [n, H] of the same rows, for the confidence head."""
+        chains: list[list[DraftToken]] = [[] for _ in requests]
+        firsts = [sum(counts[:i]) for i in range(len(counts))]
+        going = [i for i, count in enumerate(counts) if count]
+        for depth in range(max(counts, default=0)):
+            going = [i for i in going if depth < counts[i] and len(chains[i]) == depth]
+            if not going:
+                break
+            index = to_device([firsts[i] + depth for i in going], logits.device)
+            entry = self.entries([chains[i][-1].token if depth else requests[i].tokens[-1] for i in going])
+            scores = self.with_markov(logits.index_select(0, index), entry)
+            paths = [tuple(token for token, _ in chains[i]) for i in going]
+            rows = [ScoredRow(k, requests[i], paths[k]) for k, i in enumerate(going)]
+            best = choose(self.kernels.sampler, scores, rows, self.head.vocabulary, 1)
+            sure = self.confidences(None if states is None else states.index_select(0, index), entry)
+            for k, i in enumerate(going):
+                chains[i] += [token if sure is None else DraftToken(token.token, sure[k]) for token in best[k]]
+        return chains
+
+    def entries(self, tokens: Sequence[int]) -> Tensor | None:
+        """[n, r] of the Markov head."""
+        markov = self.head.markov
+        return None if markov is None else markov.entry.index_select(0, to_device(tokens, markov.entry.device))
+
+    def with_markov(self, logits: Tensor, entry: Tensor | None) -> Tensor:
+        if self.head.markov is None or entry is None:
+            return logits
+        return logits + self.in_tiles(self.head.markov.out, entry).float()
+
+    def confidences(self, states: Tensor | None, entry: Tensor | None) -> list[float] | None:
+        """[n]: each row's; None where the head states none."""
+        if states is None or self.head.confidence is None:
+            return None
+        with_token = self.head.config.confidence == "hidden and token" and entry is not None
+        inputs = torch.cat((states, entry), 1) if with_token and entry is not None else states
+        found: list[float] = self.in_tiles(self.head.confidence, inputs)[:, 0].float().sigmoid().tolist()
+        return found

@@ -1,0 +1,177 @@
+"""Reads the numbers of a block head from config.json, in the layouts of z-lab, DeepSeek and speculators.
+
+The layers' own numbers are read by the core as those of a Qwen3 model, which they are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from specserve.api import ModelError
+from specserve.api.files import read_json
+from specserve.api.models import ModelConfig
+from specserve.models.read_config import parse_config
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from specserve.api.files import RawJson
+
+NESTED = ("dflash_config", "dspark_config")
+"""Objects of config.json that may hold any of the head's own keys, which then count before those outside."""
+OUTER_KEYS = ("dtype", "torch_dtype", "quantization_config")
+"""Keys that the speculators format keeps outside of the layers' own config."""
+MAX_BLOCK = 64
+UNSUPPORTED = {
+    "use_swa": "sliding windows",
+    "attention_sink_bias": "attention sinks",
+    "attention_value_scale": "scaled values",
+    "output_multiplier": "a multiplier of the head's output",
+    "conv_kernel_size": "DFlash2's convolutions",
+    "selector_rank": "DFlash2's candidate selector",
+    "num_experts": "a mixture of experts",
+    "kv_lora_rank": "multi-head latent attention",
+}
+"""Options that must be absent, null, false or 0: to ignore one would cost acceptance, silently."""
+
+ConfidenceReads = Literal["nothing", "hidden", "hidden and token"]
+
+
+class BlockConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """A block head's numbers. Letters of the shapes: H hidden size, T the target's, V vocabulary, D draft vocabulary, r
+    rank of the Markov head."""
+
+    layers: ModelConfig
+    """Of the decoder layers; vocab_size is D."""
+    block_size: int
+    """Rows of a pass."""
+    mask_token: int
+    """The token of every row but the first."""
+    hidden_layers: tuple[int, ...]
+    """The target's hidden states that the head reads: 0 is the embedding, n the output of layer n - 1."""
+    proposes_from_first: bool
+    """The first row, the last committed token's, proposes too; else row i proposes the token at its own place."""
+    is_causal: bool
+    vocab_size: int
+    """The target's."""
+    target_hidden_size: int
+    markov_rank: int
+    """0: none."""
+    confidence: ConfidenceReads
+    has_interleaved_rotation: bool
+    """Numbers 2i and 2i + 1 of a head are rotated together, not i and i + d/2."""
+
+    @property
+    def draft_vocab_size(self) -> int:
+        """D: vocab_size where the head proposes every token."""
+        return self.layers.vocab_size
+
+    @property
+    def num_proposed(self) -> int:
+        """Draft tokens of a block."""
+        return self.block_size if self.proposes_from_first else self.block_size - 1
+
+    @property
+    def first_proposing(self) -> int:
+        """The first row that proposes."""
+        return 0 if self.proposes_from_first else 1
+
+
+def read_block_config(path: Path, target: ModelConfig) -> BlockConfig:
+    """The configuration of the head in directory `path`, for this target. Raises ModelError."""
+    where = str(path / "config.json")
+    raw = read_json(path / "config.json")
+    keys = own_keys(raw)
+    refuse_unsupported(keys, where)
+    block_size = integer(keys, "block_size", where, range(2, MAX_BLOCK + 1))
+    reduced = keys.get("draft_vocab_size") or target.vocab_size
+    layers = layer_numbers(raw, where)
+    if layers.vocab_size not in (target.vocab_size, reduced):
+        raise ModelError(
+            f"{where}: vocabulary of the head: {layers.vocab_size} tokens; of the target: {target.vocab_size}. The "
+            "head was trained for another target; use one that was trained for this model."
+        )
+    is_dspark = bool(keys.get("markov_rank"))
+    with_token = bool(keys.get("confidence_head_with_markov", True))
+    return BlockConfig(
+        layers=msgspec.structs.replace(layers, vocab_size=reduced),
+        block_size=block_size,
+        mask_token=integer(keys, "mask_token_id", where, range(target.vocab_size)),
+        hidden_layers=hidden_layers(keys, layers.num_layers, target.num_layers, where),
+        proposes_from_first=bool(keys.get("sample_from_anchor", is_dspark)),
+        is_causal=bool(keys.get("causal", False)),
+        vocab_size=target.vocab_size,
+        target_hidden_size=target.hidden_size,
+        markov_rank=integer(keys, "markov_rank", where, range(1, 4097)) if is_dspark else 0,
+        confidence=("hidden and token" if with_token else "hidden")
+        if keys.get("enable_confidence_head")
+        else "nothing",
+        has_interleaved_rotation=keys.get("is_neox_style", keys.get("rope_is_neox_style", True)) is False,
+    )
+
+
+def own_keys(raw: RawJson) -> RawJson:
+    """All keys of the head in one mapping."""
+    found = dict(raw)
+    for name in NESTED:
+        if isinstance(raw.get(name), dict):
+            found |= raw[name]
+    return found
+
+
+def refuse_unsupported(keys: Mapping[str, Any], where: str) -> None:
+    for key, meaning in UNSUPPORTED.items():
+        if keys.get(key) not in (None, False, 0, 1.0):
+            raise ModelError(f"{where}: {key} = {keys[key]!r} ({meaning}) is not supported in a block head.")
+    if (kind := keys.get("markov_head_type", "vanilla")) != "vanilla":
+        raise ModelError(f"{where}: markov_head_type = {kind!r} is not supported. Supported: vanilla.")
+
+
+def layer_numbers(raw: RawJson, where: str) -> ModelConfig:
+    """Of the decoder layers, which are those of a Qwen3 model."""
+    inner = raw.get("transformer_layer_config")
+    if inner is not None and not isinstance(inner, dict):
+        raise ModelError(f"{where}: transformer_layer_config must be an object; got {inner!r}.")
+    merged = raw if inner is None else inner | {key: raw[key] for key in OUTER_KEYS if key in raw}
+    kinds = merged.get("layer_types")
+    if isinstance(kinds, list) and set(kinds) - {"full_attention"}:
+        raise ModelError(
+            f"{where}: layer_types {sorted(set(kinds))} (sliding windows) is not supported in a block head."
+        )
+    plain: RawJson = {"architectures": [], "model_type": "qwen3", "sliding_window": None, "use_sliding_window": False}
+    return parse_config(merged | plain, {}, where=where)
+
+
+def hidden_layers(keys: RawJson, num_layers: int, num_target_layers: int, where: str) -> tuple[int, ...]:
+    """`target_layer_ids` counts layers from 0, whose outputs are read; `aux_hidden_state_layer_ids` is one more.
+    Without either they lie evenly between the second and the third but last, one for each of the head's layers."""
+    key, shift = "target_layer_ids", 1
+    if keys.get(key) is None and keys.get("aux_hidden_state_layer_ids") is not None:
+        key, shift = "aux_hidden_state_layer_ids", 0
+    ids: Sequence[Any] | None = keys.get(key)
+    if ids is None:
+        last = num_target_layers - 3
+        ids = [num_target_layers // 2]
+        if num_layers > 1:
+            ids = [round(1 + i * (last - 1) / (num_layers - 1)) for i in range(num_layers)]
+    if not isinstance(ids, list) or not ids or not all(type(i) is int for i in ids):
+        raise ModelError(f"{where}: {key} must be a list of layer numbers; got {ids!r}. Correct the file.")
+    if min(ids) + shift < 0 or max(ids) + shift > num_target_layers:
+        raise ModelError(
+            f"{where}: {key} = {ids}, but this target has {num_target_layers} layers. The head was trained for another "
+            "target; use one that was trained for this model."
+        )
+    return tuple(i + shift for i in ids)
+
+
+def integer(keys: RawJson, key: str, where: str, allowed: range) -> int:
+    value = keys.get(key)
+    if type(value) is not int or value not in allowed:
+        raise ModelError(
+            f"{where}: {key} must be a whole number from {allowed[0]} to {allowed[-1]}; got {value!r}. Correct the "
+            "file."
+        )
+    return value

@@ -1,0 +1,98 @@
+"""Drafts with a block head: one pass for all requests of a step, whatever the length of their drafts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from specserve.api import Draft, Drafter, DrafterNeeds
+from specserve.api.models import inference
+from specserve_draft_models import DraftModelRuntime, DraftRows
+from specserve_eagle.block.block_pass import BlockPass
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from specserve.api import DraftResources, DraftToken, ForwardOutput, Verdict
+    from specserve.api.batch import Request, ScheduledBatch
+    from specserve_draft_models import FedSequence, Feed
+    from specserve_eagle.block.load import BlockModel
+
+
+class BlockDrafter(Drafter):
+    """`most`: draft tokens of a request at most."""
+
+    name = "eagle"
+
+    def __init__(self, model: BlockModel, most: int) -> None:
+        self.model, self.config, self.most = model, model.head.config, min(most, model.head.config.num_proposed)
+        self.needs = DrafterNeeds(hidden_layers=self.config.hidden_layers, layers=model.layers)
+        self.runtime: DraftModelRuntime | None = None
+        self.passes: BlockPass | None = None
+        """Both are set by `connect`, which start-up calls before any request."""
+
+    def connect(self, resources: DraftResources) -> None:
+        self.runtime = DraftModelRuntime(self.model.layers, resources)
+        self.passes = BlockPass(self.model.head, resources.attention)
+        self.runtime.passes = self.passes
+
+    def start(self, request: Request) -> None:
+        assert self.runtime is not None
+        self.runtime.start(request)
+
+    def stop(self, request: Request) -> None:
+        assert self.runtime is not None
+        self.runtime.stop(request)
+
+    def propose(
+        self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
+    ) -> list[Draft | None]:
+        assert self.runtime is not None
+        feed = self.runtime.collect(batch, output, verdict, limits)
+        drafts: list[Draft | None] = [None] * len(limits)
+        if feed is not None:
+            for i, chain in zip(feed.drafting, self.chains(feed, limits), strict=True):
+                drafts[i] = as_draft(chain, self.name)
+        return drafts
+
+    @inference
+    def chains(self, feed: Feed, limits: Sequence[int]) -> list[list[DraftToken]]:
+        """Of the requests that the feed drafts for."""
+        assert self.runtime is not None
+        assert self.passes is not None
+        self.passes.step(feed.batch, feed.hidden, [], 1, from_target=True)
+        self.runtime.done(feed)
+        chains: list[list[DraftToken]] = [[] for _ in feed.drafting]
+        sequences = list(feed.sequences[: len(feed.drafting)])
+        counts = [self.num_wanted(sequence, limits[i]) for i, sequence in zip(feed.drafting, sequences, strict=True)]
+        drafting = [i for i, count in enumerate(counts) if count > 0]
+        if drafting:
+            rows = [self.rows(sequences[i]) for i in drafting]
+            batch = self.runtime.draft_batch(rows, sees_ahead=not self.config.is_causal)
+            requests = [sequences[i].request for i in drafting]
+            made = self.passes.propose(batch, requests, [counts[i] for i in drafting])
+            for i, chain in zip(drafting, made, strict=True):
+                chains[i] = chain
+        return chains
+
+    def num_rows(self, sequence: FedSequence) -> int:
+        """Of its block: fewer at the end of the context."""
+        return min(self.config.block_size, self.model.layers.max_len - len(sequence.request.tokens))
+
+    def num_wanted(self, sequence: FedSequence, limit: int) -> int:
+        return min(limit, self.most, self.num_rows(sequence) - self.config.first_proposing)
+
+    def rows(self, sequence: FedSequence) -> DraftRows:
+        """The block: the last token, then mask tokens. Keys and values of the tokens before it lie one position behind
+        their own (see `DraftLayers.reads_hidden`), and so do the block's rows: rotations are relative."""
+        masks = (self.config.mask_token,) * (self.num_rows(sequence) - 1)
+        return DraftRows(sequence, (sequence.request.tokens[-1], *masks))
+
+
+def as_draft(chain: Sequence[DraftToken], source: str) -> Draft | None:
+    if not chain:
+        return None
+    survival, product = [], 1.0
+    for _, probability in chain:
+        product *= probability
+        survival.append(product)
+    return Draft(tokens=tuple(token for token, _ in chain), survival=tuple(survival), source=source)

@@ -1,0 +1,117 @@
+"""From a block head's checkpoint to a `BlockHead`. Whatever does not fit the target is found before serving."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+from specserve.api import DraftLayers, DraftVocabulary
+from specserve.api.models import DecoderLayer, DecoderModel, DecoderWeights, DenseMlp, rotary_table
+from specserve_eagle.block.config import read_block_config
+from specserve_eagle.block.head import BlockHead, MarkovHead
+from specserve_eagle.block.tensors import open_block_head
+from specserve_eagle.checkpoints.vocabulary import draft_ids
+from specserve_eagle.head_reader import HeadReader
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torch import Tensor
+
+    from specserve_eagle.block.config import BlockConfig
+    from specserve_eagle.checkpoints.tensors import HeadCheckpoint
+
+
+class BlockModel(NamedTuple):
+    """A head, and what its layers need of the engine."""
+
+    head: BlockHead
+    layers: DraftLayers
+
+
+def load_block_head(path: Path, target: DecoderModel) -> BlockModel:
+    """Raises ModelError for whatever does not fit the target."""
+    config = read_block_config(path, target.config)
+    checkpoint = open_block_head(path, config)
+    ids = draft_ids(checkpoint, config)
+    builder = BlockBuilder(config, checkpoint, target)
+    head = builder.head(None if ids is None else DraftVocabulary(ids.to(target.device), target.vocab_size))
+    numbers = config.layers
+    layers = DraftLayers(
+        num_heads=numbers.num_heads,
+        num_kv_heads=numbers.num_kv_heads,
+        head_dim=numbers.head_dim,
+        scale=head.decoder.scale,
+        sliding_windows=head.decoder.sliding_windows,
+        reads_hidden=True,
+        has_trees=False,
+        max_draft_rows=1 + config.block_size,
+        max_len=target.max_model_len,
+    )
+    return BlockModel(head, layers)
+
+
+class BlockBuilder(HeadReader):
+    def __init__(self, config: BlockConfig, checkpoint: HeadCheckpoint, target: DecoderModel) -> None:
+        super().__init__(checkpoint, target)
+        self.config = config
+
+    def head(self, vocabulary: DraftVocabulary | None) -> BlockHead:
+        config, numbers = self.config, self.config.layers
+        layers = range(numbers.num_layers)
+        weights = DecoderWeights(
+            self.embedding(),
+            tuple(self.layer(index) for index in layers),
+            self.tensor("norm"),
+            self.lm_head(),
+            projections=self.projections,
+        )
+        table = rotary_table(numbers, self.target.max_model_len).on(self.target.device)
+        names = [f"layers.{index}.{part}" for index in layers for part in ("k_proj", "v_proj")]
+        return BlockHead(
+            config=config,
+            decoder=DecoderModel(numbers, self.kernels, weights, table),
+            vocabulary=vocabulary,
+            fc=self.projection("fc"),
+            hidden_norm=self.tensor("hidden_norm"),
+            keys_values=self.projection("keys_values", *names),
+            markov=self.markov() if config.markov_rank else None,
+            confidence=None if config.confidence == "nothing" else self.projection("confidence"),
+        )
+
+    def markov(self) -> MarkovHead:
+        return MarkovHead(self.tensor("markov_in"), self.projection("markov_out"))
+
+    def layer(self, index: int) -> DecoderLayer:
+        def name(part: str) -> str:
+            return f"layers.{index}.{part}"
+
+        return DecoderLayer(
+            input_norm=self.tensor(name("input_norm")),
+            qkv_proj=self.projection(name("qkv_proj"), name("q_proj"), name("k_proj"), name("v_proj")),
+            q_norm=self.tensor(name("q_norm")),
+            k_norm=self.tensor(name("k_norm")),
+            o_proj=self.projection(name("o_proj")),
+            mlp_norm=self.tensor(name("post_attention_norm")),
+            mlp=DenseMlp(
+                self.projection(name("gate_up_proj"), name("gate_proj"), name("up_proj")),
+                self.projection(name("down_proj")),
+                self.kernels.silu_and_multiply,
+            ),
+        )
+
+    def tensor(self, name: str) -> Tensor:
+        read, part = super().tensor(name), name.split(".")[2:3]
+        if self.config.has_interleaved_rotation and part and part[0] in ("q_proj", "k_proj", "q_norm", "k_norm"):
+            return in_halves(read, self.config.layers.head_dim, self.config.layers.rotary_dim)
+        return read
+
+
+def in_halves(rows: Tensor, head_dim: int, rotary_dim: int) -> Tensor:
+    """rows: [heads * head_dim, ...], of which numbers 2i and 2i + 1 of a head are rotated together; put i and
+    i + rotary_dim / 2 there."""
+    heads = rows.view(-1, head_dim, *rows.shape[1:])
+    rotated, others = heads[:, :rotary_dim], heads[:, rotary_dim:]
+    pairs = rotated.reshape(len(heads), rotary_dim // 2, 2, *rows.shape[1:])
+    return torch.cat((pairs.transpose(1, 2).flatten(1, 2), others), 1).flatten(0, 1)

@@ -1,0 +1,55 @@
+"""Block heads against a plain implementation, and lossless: DFlash and DSpark, in the layouts of their checkpoints."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from eagle_engines import Recorder, eagle_engine, transformers_target, write_target
+from test_eagle_lossless import assert_lossless, mixed_requests
+from toy_block_heads import BLOCK, FORMS, Reference, random_block_head, write_block_head
+
+from specserve_workbench.testing.engines import run_requests
+from specserve_workbench.testing.requests import toy_request
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory):
+    return write_target(tmp_path_factory.mktemp("target"))
+
+
+@pytest.fixture(scope="module")
+def heads(tmp_path_factory):
+    """Directories by form."""
+    path = tmp_path_factory.mktemp("heads")
+    return {form: write_block_head(path / form, form) for form in FORMS}
+
+
+@pytest.mark.usefixtures("each_kernel_set")
+@pytest.mark.parametrize("each_kernel_set", ["torch", "cpu"], indirect=True)
+@pytest.mark.parametrize("form", FORMS)
+def test_the_drafts_are_those_of_a_plain_implementation(target, heads, form):
+    recorder = Recorder()
+    requests = [toy_request(f"r{i}", range(1 + i, 4 + 3 * i), max_tokens=12, ignore_eos=True) for i in range(4)]
+    engine = eagle_engine(target, heads[form], steps=16, planner=recorder)
+    made = run_requests(engine, requests).tokens()
+    tokens = {request.request_id: [*request.prompt_token_ids, *made[request.request_id]] for request in requests}
+    reference = Reference(form, random_block_head(form), transformers_target(target))
+    assert len(recorder.drafts) > 20
+    with torch.inference_mode():
+        for (id, count), draft in recorder.drafts.items():
+            expected, _ = reference.block(tokens[id][:count])
+            assert draft == tuple(expected[: len(draft)])
+    assert max(map(len, recorder.drafts.values())) == (BLOCK if form == "dspark" else BLOCK - 1)
+
+
+@pytest.mark.usefixtures("each_kernel_set")
+@pytest.mark.parametrize("each_kernel_set", ["torch", "cpu"], indirect=True)
+@pytest.mark.parametrize(
+    ("form", "batch_size", "dtype"),
+    [("dflash", 8, "float32"), ("dspark", 32, "bfloat16"), ("speculators", 1, "bfloat16")],
+)
+def test_blocks_change_nothing(target, heads, form, batch_size, dtype):
+    assert_lossless(
+        target, heads[form], mixed_requests(20), settings={"steps": 16}, max_num_seqs=batch_size, dtype=dtype,
+        max_num_batched_tokens=256,
+    )  # fmt: skip
