@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from typing import NamedTuple
 
+import msgspec
 import torch
 
 from specserve.batch.builder import BatchBuilder
@@ -92,6 +93,12 @@ class World:
     def tree(self, start: int, parents: tuple[int, ...], known: int = 1) -> ScheduledSpan:
         return self.guesses(start, parents, len(parents), known)
 
+    def block(self, start: int, length: int) -> ScheduledSpan:
+        """Rows of a draft model that see each other."""
+        draft = Draft(tokens=tuple(range(length)))
+        span = ScheduledSpan.of(self.request(start, length), start, 0, scored=length, draft=draft)
+        return msgspec.structs.replace(span, sees_ahead=True)
+
     def ragged(self) -> list[ScheduledSpan]:
         """A prompt, a chunk, decodes, chains and trees, some across a run of 256 keys."""
         return [
@@ -127,6 +134,9 @@ def paths_in(world: World, spans: list[ScheduledSpan]) -> list[list[int]]:
     rows = []
     for span in spans:
         known = span.start + span.known
+        if span.sees_ahead:
+            rows += [[slot_of(span, p, size) for p in range(known + span.drafted)]] * span.drafted
+            continue
         for length in range(span.start + 1, known + 1):
             rows.append([slot_of(span, p, size) for p in range(length)])
         for path in [] if span.draft is None else paths_of(span.draft):

@@ -127,6 +127,14 @@ def check_later_nodes_of_a_draft_have_their_bits_alone(make, device="cpu"):
             assert torch.equal(got, expected[first:]), (parents, first)
 
 
+def check_rows_of_a_block_see_each_other(make, device="cpu"):
+    world = World(Shape(), device)
+    spans = [world.prompt(0, 9), world.block(250, 9), world.block(30, 4)]
+    q, k, v = world.rows(sum(span.length for span in spans))
+    got = attend(short_splits(world, make), world, spans, 0, q, k, v)
+    torch.testing.assert_close(got.double().cpu(), dense(world, spans, 0, q), rtol=1e-5, atol=1e-5)
+
+
 def check_half_precision_is_near_float64(make, device="cpu", dtype=torch.float16):
     assert_near_dense(Shape(dtype=dtype), make, device)
 

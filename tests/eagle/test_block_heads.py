@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+from operator import mul
+
 import pytest
 import torch
 from eagle_engines import Recorder, eagle_engine, transformers_target, write_target
@@ -10,6 +13,20 @@ from toy_block_heads import BLOCK, FORMS, Reference, random_block_head, write_bl
 
 from specserve_workbench.testing.engines import run_requests
 from specserve_workbench.testing.requests import toy_request
+
+
+class Survivals(Recorder):
+    """Remembers what each draft says of its tokens, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.survival: dict[tuple[str, int], tuple[float, ...]] = {}
+
+    def choose(self, requests, budget, base_rows):
+        for request in requests:
+            if request.draft is not None:
+                self.survival[request.id, len(request.tokens)] = request.draft.survival
+        return super().choose(requests, budget, base_rows)
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +45,7 @@ def heads(tmp_path_factory):
 @pytest.mark.parametrize("each_kernel_set", ["torch", "cpu"], indirect=True)
 @pytest.mark.parametrize("form", FORMS)
 def test_the_drafts_are_those_of_a_plain_implementation(target, heads, form):
-    recorder = Recorder()
+    recorder = Survivals()
     requests = [toy_request(f"r{i}", range(1 + i, 4 + 3 * i), max_tokens=12, ignore_eos=True) for i in range(4)]
     engine = eagle_engine(target, heads[form], steps=16, planner=recorder)
     made = run_requests(engine, requests).tokens()
@@ -37,8 +54,10 @@ def test_the_drafts_are_those_of_a_plain_implementation(target, heads, form):
     assert len(recorder.drafts) > 20
     with torch.inference_mode():
         for (id, count), draft in recorder.drafts.items():
-            expected, _ = reference.block(tokens[id][:count])
+            expected, probabilities = reference.block(tokens[id][:count])
             assert draft == tuple(expected[: len(draft)])
+            survival = list(accumulate(probabilities[: len(draft)], mul))
+            assert recorder.survival[id, count] == pytest.approx(survival, rel=1e-3)
     assert max(map(len, recorder.drafts.values())) == (BLOCK if form == "dspark" else BLOCK - 1)
 
 

@@ -36,6 +36,8 @@ UNSUPPORTED = {
     "kv_lora_rank": "multi-head latent attention",
 }
 """Options that must be absent, null, false or 0: to ignore one would cost acceptance, silently."""
+FACTORS = ("attention_value_scale", "output_multiplier")
+"""Those of them that may be 1."""
 
 ConfidenceReads = Literal["nothing", "hidden", "hidden and token"]
 
@@ -124,7 +126,7 @@ def own_keys(raw: RawJson) -> RawJson:
 
 def refuse_unsupported(keys: Mapping[str, Any], where: str) -> None:
     for key, meaning in UNSUPPORTED.items():
-        if keys.get(key) not in (None, False, 0, 1.0):
+        if keys.get(key) and not (key in FACTORS and keys[key] == 1):
             raise ModelError(f"{where}: {key} = {keys[key]!r} ({meaning}) is not supported in a block head.")
     if (kind := keys.get("markov_head_type", "vanilla")) != "vanilla":
         raise ModelError(f"{where}: markov_head_type = {kind!r} is not supported. Supported: vanilla.")
