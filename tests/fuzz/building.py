@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import random
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from fuzz.block_heads import BLOCK, BLOCK_HEAD
 from fuzz.parts.plugins import OWN_DRAFTERS, drafter_plugins, observer_plugin, planner_plugin, processor_plugin
 from fuzz.plans import changed
 from specserve.config import EngineConfig
@@ -21,7 +23,6 @@ from specserve_eagle.options import EagleOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from fuzz.parts.guessing import Oracle
     from fuzz.parts.processing import Processor
@@ -53,6 +54,8 @@ class Files(NamedTuple):
     adapters: Mapping[str, Path]
     """By name; those that are known from the start."""
     corpus: Path | None
+    head: Path | None = None
+    """A block head for the model."""
 
 
 class PluginSetup(NamedTuple):
@@ -112,7 +115,7 @@ def build_tested(
     if plan.grammar:
         setup.options["grammar"] = {"forced_drafts": plan.max_draft_tokens > 0}
     if "eagle" in plan.drafters:
-        setup.options["eagle"] = {"model": str(files.model), **plan.eagle}
+        setup.options["eagle"] = {"model": str(files.head or files.model), **plan.eagle}
     if "repeat" in plan.drafters:
         setup.options["repeat"] = {"width": plan.repeat_width}
     if plan.graphs != "none":
@@ -205,10 +208,13 @@ def build(model: ModelPlan, path: Path, setup: PluginSetup, *, num_blocks: int, 
 
 
 def draft_bytes(setup: PluginSetup, num_blocks: int, bytes_per_block: int, fields: Mapping[str, Any]) -> int:
-    """What eagle takes of the KV memory beside `num_blocks` blocks: as much again, and blocks for draft tokens."""
+    """What eagle takes of the KV memory beside `num_blocks` blocks: as much again, and blocks for draft tokens; with a
+    block head at most what that has."""
     if "eagle" not in setup.names:
         return 0
     rows = EagleOptions(**setup.options["eagle"]).max_rows
+    if (file := Path(setup.options["eagle"]["model"]) / BLOCK_HEAD).exists():
+        rows, bytes_per_block = BLOCK + 1, max(bytes_per_block, int(file.read_text()) * fields["block_size"])
     return (num_blocks + fields["max_num_seqs"] * num_blocks_for(rows, fields["block_size"])) * bytes_per_block
 
 

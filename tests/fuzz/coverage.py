@@ -95,6 +95,7 @@ SHARES: dict[float, tuple[str, ...]] = {
             "ended by error",
         ),
         "compared with transformers",
+        "drafter eagle, a block head",
         *(f"instruction set {name}" for name in INSTRUCTION_SETS),
     ),
     0.004: (

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from fuzz.adapter_files import write_adapter
+from fuzz.block_heads import write_block_head
 from fuzz.building import Files, attention_of, build_tested, instruction_set_of, write_corpus
 from fuzz.drawing.requests import World, draw_requests
 from fuzz.failures import Failure, TooSlowError, as_failure
@@ -119,7 +120,8 @@ class Trial:
         first = {name: path for (name, version), path in self.adapter_paths.items() if version == 0}
         wants_corpus = self.plan.engine.corpus and "ngram" in self.plan.engine.drafters
         corpus = write_corpus(self.folder / "corpus.txt", self.plan.engine.seed) if wants_corpus else None
-        self.files = Files(model, first, corpus)
+        head = write_block_head(model, self.folder / "head") if self.plan.engine.block_head else None
+        self.files = Files(model, first, corpus, head)
 
     def build(self) -> None:
         plan, vocab_size = self.plan, read_config(self.files.model).vocab_size

@@ -39,6 +39,7 @@ def draw_speculation(rng: random.Random, model: ModelPlan) -> dict[str, Any]:
         "ngram": draw_ngram(rng) if "ngram" in drafters else {},
         "eagle": draw_eagle(rng) if "eagle" in drafters else {},
     }
+    fields["block_head"] = fields["eagle"].get("topk") == 1 and fields["eagle"]["steps"] == 3
     if set(OWN) & set(drafters) and not model.is_demo and rng.random() < 0.4:
         layers = model.config["num_hidden_layers"]
         wanted = rng.sample(range(-1, layers + 1), rng.randint(1, layers + 1))

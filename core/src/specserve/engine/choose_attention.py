@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 FACTORY_PARTS = {"attributes": ("name", "capabilities"), "methods": ("build",)}
 BACKEND_PARTS = {
     "attributes": ("name", "arithmetic", "writable_cache"),
-    "methods": ("backend_for", "graph_plan", "plan", "forward", "attend", "mix", "mix_states"),
+    "methods": ("backend_for", "graph_plan", "plan", "forward", "attend", "write", "mix", "mix_states"),
 }
 
 

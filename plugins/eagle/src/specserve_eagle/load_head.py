@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import torch
+
 from specserve.api import DraftLayers, DraftVocabulary
 from specserve.api.models import (
     DecoderLayer,

@@ -70,6 +70,10 @@ class HybridAttention(AttentionBackend):
             out[rows] = part.backend.forward(layer, q[rows], k[rows], v[rows], part.plan)
         return out
 
+    def write(self, layer: int, k: Tensor, v: Tensor, batch: Batch) -> None:
+        """Into the cache that both members share."""
+        self.generated.write(layer, k, v, batch)
+
     def mix(self, mixer: Mixer, rows: Tensor, kept: Tensor, tokens: PrecedingTokens) -> Tensor:
         """Of layers without attention: no backend's concern."""
         return self.generated.mix(mixer, rows, kept, tokens)
