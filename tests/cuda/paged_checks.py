@@ -19,14 +19,13 @@ import msgspec
 import pytest
 import torch
 from cuda_references import assert_hybrid_is_lossless, reference_plugin
+from paged_backends import backend_of, short_splits, tall_tiles, wide_keys
 from paged_cases import LEADING, NUM_SLOTS, TREE, Shape, World, attend, dense
 
 from specserve.batch.drafts import paths_of
 from specserve.batch.span import ScheduledSpan
 from specserve.types import Draft
 from specserve_cuda.attention import paged_plan
-from specserve_cuda.attention.paged import PagedAttention
-from specserve_cuda.attention.paged_plan import tile_config_for
 from specserve_graphs.static_rows import StaticRows
 from specserve_workbench.testing.engines import run
 from specserve_workbench.testing.requests import toy_request
@@ -34,31 +33,6 @@ from specserve_workbench.testing.toy import write_checkpoint
 from triton_runs import mend_the_interpreter, outcome
 
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}
-
-
-def backend_of(world, make, rows=None):
-    """`rows` 1 where bits are compared: the interpreter multiplies with numpy, whose rounding depends on a row's place
-    in its matrix on some processors (AMD EPYC). With one row per tile every row has the same place."""
-    config = tile_config_for(world.cache.data.itemsize, world.shape.heads // world.shape.kv_heads, rows)
-    return PagedAttention(world.spec, world.cache, world.device, make, config)
-
-
-def short_splits(world, make):
-    """One row per tile, and splits of 32 keys: their borders are reached in fewer programs than those of 256."""
-    config = backend_of(world, make, rows=1).config
-    return PagedAttention(world.spec, world.cache, world.device, make, config._replace(block_n=16, split_size=32))
-
-
-def tall_tiles(world, make):
-    """As many rows per tile as it takes, and splits of 64 keys in two steps: for sums that are only near."""
-    config = backend_of(world, make).config
-    return PagedAttention(world.spec, world.cache, world.device, make, config._replace(block_n=32, split_size=64))
-
-
-def wide_keys(world, make):
-    """128 keys at a time: fewer steps for the interpreter."""
-    config = backend_of(world, make).config
-    return PagedAttention(world.spec, world.cache, world.device, make, config._replace(block_n=128))
 
 
 def assert_near_dense(shape, make, device="cpu", build=backend_of):
@@ -71,6 +45,13 @@ def assert_near_dense(shape, make, device="cpu", build=backend_of):
         expected = dense(world, spans, layer, q)
         step = TOLERANCE[shape.dtype]
         torch.testing.assert_close(got.double().cpu(), expected, rtol=step, atol=step)
+
+
+def attended_near(world, spans, make, first_key=0):
+    q, k, v = world.rows(sum(span.length for span in spans))
+    got = attend(short_splits(world, make), world, spans, 0, q, k, v)
+    torch.testing.assert_close(got.double().cpu(), dense(world, spans, 0, q, first_key), rtol=1e-5, atol=1e-5)
+    return q, got
 
 
 # --- of the arithmetic ------------------------------------------------------------------------------------
@@ -101,10 +82,7 @@ def check_the_first_key_is_hidden(make, device="cpu"):
     world = World(Shape(), device)
     spans = [world.prompt(1, 20), world.tree(30, TREE), world.prompt(40, 1)]
     world.spec = msgspec.structs.replace(world.spec, first_key=1)
-    q, k, v = world.rows(sum(span.length for span in spans))
-    got = attend(short_splits(world, make), world, spans, 0, q, k, v)
-    expected = dense(world, spans, 0, q, first_key=1)
-    torch.testing.assert_close(got.double().cpu(), expected, rtol=1e-5, atol=1e-5)
+    q, got = attended_near(world, spans, make, first_key=1)
     assert (got.double().cpu() - dense(world, spans, 0, q)).abs().max() > 1e-3
 
 
@@ -129,10 +107,7 @@ def check_later_nodes_of_a_draft_have_their_bits_alone(make, device="cpu"):
 
 def check_rows_of_a_block_see_each_other(make, device="cpu"):
     world = World(Shape(), device)
-    spans = [world.prompt(0, 9), world.block(250, 9), world.block(30, 4)]
-    q, k, v = world.rows(sum(span.length for span in spans))
-    got = attend(short_splits(world, make), world, spans, 0, q, k, v)
-    torch.testing.assert_close(got.double().cpu(), dense(world, spans, 0, q), rtol=1e-5, atol=1e-5)
+    attended_near(world, [world.prompt(0, 9), world.block(250, 9), world.block(30, 4)], make)
 
 
 def check_half_precision_is_near_float64(make, device="cpu", dtype=torch.float16):

@@ -131,8 +131,8 @@ def microseconds(run):
 
 def test_a_layer_of_attention(capsys):
     """To tune `tile_config_for`. One layer of 32 heads, 8 key heads of 128, bfloat16."""
-    from paged_cases import NUM_SLOTS
-    from paged_checks import Shape, World, backend_of
+    from paged_backends import backend_of
+    from paged_cases import NUM_SLOTS, Shape, World
 
     from specserve.attention.sdpa import SdpaAttention
     from specserve_cuda.attention.paged_kernels import TritonPaged

@@ -117,7 +117,8 @@ def test_a_layer_takes_ten_launches(stub, toy_model):
 
 def launch_wide(stub, dtype):
     """The shapes of an 8B model, in all tiles; heads of 128 in groups of 4. Nothing is computed."""
-    from paged_checks import Shape, World, attend, backend_of
+    from paged_backends import backend_of
+    from paged_cases import Shape, World, attend
 
     from specserve_cuda.attention.paged_kernels import TritonPaged
 

@@ -11,7 +11,6 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from specserve.errors import ModelError
-from specserve.models.unused_tensors import DRAFTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +24,8 @@ log = logging.getLogger(__name__)
 KEY = "text_config"
 OF_ALL = ("dtype", "torch_dtype", "eos_token_id", "quantization_config", "tie_word_embeddings", "transformers_version")
 """Keys that count for the text part, wherever they stand; outside they have priority."""
+DRAFTS = "mtp."
+"""How names of a block that drafts begin, which stands beside a text model and is no part of it."""
 PREFIXES = {
     "language_model.model.": "model.",
     "language_model.lm_head.": "lm_head.",

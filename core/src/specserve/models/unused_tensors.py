@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from specserve.errors import ModelError
 from specserve.models.quantised import dense
+from specserve.models.text_part import DRAFTS
 from specserve.models.weight_format import FLOATS
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ log = logging.getLogger(__name__)
 
 BUFFERS = (".rotary_emb.inv_freq", ".rotary_emb.cos_cached", ".rotary_emb.sin_cached")
 """What old exporters write beside the weights; it holds nothing new."""
-DRAFTS = "mtp."
-"""Tensors of a block that drafts, of which the target needs nothing."""
 HEAD = "lm_head.weight"
 """Unread where it is the embedding: another head would be read."""
 CACHE_SCALES = (".k_scale", ".v_scale", ".q_scale", ".kv_scale", ".prob_scale")
