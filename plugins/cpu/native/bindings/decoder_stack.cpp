@@ -16,6 +16,7 @@ void bind_decoder_stack(nb::module_& m) {
             "__init__",
             [](LayerWeights<S>* self, std::optional<Array> input_norm, std::optional<Array> aux_norm,
                std::shared_ptr<PackedLinear<S>> qkv, std::optional<Array> q_norm, std::optional<Array> k_norm,
+               std::optional<std::shared_ptr<PackedLinear<S>>> gate, bool gates_in_qkv,
                std::shared_ptr<PackedLinear<S>> o, std::optional<Array> attention_output_norm,
                std::optional<Array> mlp_norm, std::optional<std::shared_ptr<PackedLinear<S>>> gate_up,
                std::optional<std::shared_ptr<PackedLinear<S>>> down,
@@ -32,6 +33,8 @@ void bind_decoder_stack(nb::module_& m) {
                                            std::move(mlp_output_norm),
                                            std::move(qkv),
                                            std::move(o),
+                                           std::move(gate),
+                                           gates_in_qkv,
                                            std::move(gate_up),
                                            std::move(down),
                                            std::move(router),
@@ -42,10 +45,11 @@ void bind_decoder_stack(nb::module_& m) {
                                            std::move(kept)};
             },
             nb::kw_only(), nb::arg("input_norm").none(), nb::arg("aux_norm").none(), nb::arg("qkv"),
-            nb::arg("q_norm").none(), nb::arg("k_norm").none(), nb::arg("o"), nb::arg("attention_output_norm").none(),
-            nb::arg("mlp_norm").none(), nb::arg("gate_up").none(), nb::arg("down").none(), nb::arg("router").none(),
-            nb::arg("experts"), nb::arg("mlp_output_norm").none(), nb::arg("cos").none(), nb::arg("sin").none(),
-            nb::arg("conv").none(), nb::arg("kept").none());
+            nb::arg("q_norm").none(), nb::arg("k_norm").none(), nb::arg("gate").none(), nb::arg("gates_in_qkv"),
+            nb::arg("o"), nb::arg("attention_output_norm").none(), nb::arg("mlp_norm").none(),
+            nb::arg("gate_up").none(), nb::arg("down").none(), nb::arg("router").none(), nb::arg("experts"),
+            nb::arg("mlp_output_norm").none(), nb::arg("cos").none(), nb::arg("sin").none(), nb::arg("conv").none(),
+            nb::arg("kept").none());
     nb::class_<PyDecoderStack<S>>(m, "DecoderStack")
         .def(nb::init<std::shared_ptr<Machine>, std::optional<std::shared_ptr<PagedAttention<S>>>,
                       typename PyDecoderStack<S>::HeadSizes, std::vector<LayerWeights<S>>, std::optional<Array>,
@@ -55,8 +59,10 @@ void bind_decoder_stack(nb::module_& m) {
              nb::arg("final_norm").none(), nb::arg("lm_head"), nb::arg("positions"), nb::arg("eps"), nb::arg("scale"),
              nb::arg("activation"), nb::arg("residual"), nb::arg("routing").none())
         .def("forward", &PyDecoderStack<S>::forward)
-        .def("pre_attention", &PyDecoderStack<S>::pre_attention)
-        .def("post_attention", &PyDecoderStack<S>::post_attention)
+        .def("pre_attention", &PyDecoderStack<S>::pre_attention, nb::arg("layer"), nb::arg("x"), nb::arg("positions"),
+             nb::arg("adapters"), nb::arg("aux").none(), nb::arg("qkv"), nb::arg("gates").none())
+        .def("post_attention", &PyDecoderStack<S>::post_attention, nb::arg("layer"), nb::arg("x"),
+             nb::arg("attention_out"), nb::arg("gates").none(), nb::arg("adapters"))
         .def("logits", &PyDecoderStack<S>::logits, nb::arg("x"), nb::arg("rows").none(), nb::arg("out"));
 }
 

@@ -52,28 +52,33 @@ class PyDecoderStack {
     }
 
     void pre_attention(int layer, const Array& x, const Array& positions, const Segments& adapters,
-                       const std::optional<Array>& aux, const Array& qkv) {
+                       const std::optional<Array>& aux, const Array& qkv, const std::optional<Array>& gates) {
         const S* hidden = checked_data<S>(x, "x", {kAny, hidden_size_});
         int64_t rows = static_cast<int64_t>(x.shape(0));
         const int64_t* row_positions = checked_positions(positions, rows);
         check_layer(layer);
         S* out = checked_data<S>(qkv, "qkv", {rows, stack_.mixer_inputs(layer)});
+        S* of_gates = checked_gates(layer, gates, rows);
         auto segments = checked_segments(adapters, rows);
         const S* aux_rows = checked_aux(aux, rows);
         nb::gil_scoped_release no_gil;
         std::lock_guard lock(mutex_);
-        if (rows) stack_.pre_attention(layer, hidden, row_positions, static_cast<int>(rows), segments, aux_rows, out);
+        if (rows)
+            stack_.pre_attention(layer, hidden, row_positions, static_cast<int>(rows), segments, aux_rows,
+                                 {out, of_gates});
     }
 
-    void post_attention(int layer, const Array& x, const Array& attention_out, const Segments& adapters) {
+    void post_attention(int layer, const Array& x, const Array& attention_out, const std::optional<Array>& gates,
+                        const Segments& adapters) {
         S* hidden = checked_data<S>(x, "x", {kAny, hidden_size_});
         int64_t rows = static_cast<int64_t>(x.shape(0));
         check_layer(layer);
         const S* attended = checked_data<S>(attention_out, "attention_out", {rows, stack_.mixer_outputs(layer)});
+        const S* of_gates = checked_gates(layer, gates, rows);
         auto segments = checked_segments(adapters, rows);
         nb::gil_scoped_release no_gil;
         std::lock_guard lock(mutex_);
-        if (rows) stack_.post_attention(layer, hidden, attended, static_cast<int>(rows), segments);
+        if (rows) stack_.post_attention(layer, hidden, attended, of_gates, static_cast<int>(rows), segments);
     }
 
     void logits(const Array& x, const std::optional<Array>& rows, const Array& out) {
@@ -105,9 +110,9 @@ class PyDecoderStack {
                                             std::to_string(data[i]) + ".");
         return data;
     }
-    bool has_convs() const {
+    bool has_convs_or_gates() const {
         return std::any_of(layers_.begin(), layers_.end(),
-                           [](const LayerWeights<S>& layer) { return layer.conv.has_value(); });
+                           [](const LayerWeights<S>& layer) { return layer.conv || layer.gate || layer.gates_in_qkv; });
     }
     int64_t num_positions() const { return positions_; }
     int num_layers() const { return static_cast<int>(layers_.size()); }
@@ -197,6 +202,16 @@ class PyDecoderStack {
         return aux ? checked_data<S>(*aux, "aux", {rows, hidden_size_}) : nullptr;
     }
 
+    // Null where the layer has none.
+    S* checked_gates(int layer, const std::optional<Array>& gates, int64_t rows) const {
+        int count = stack_.num_gates(layer);
+        if (gates.has_value() != (count > 0))
+            throw std::invalid_argument(count ? "gates must be given: the layer's attention has " +
+                                                    std::to_string(count) + "."
+                                              : "gates must be None: the layer's attention has none.");
+        return gates ? checked_data<S>(*gates, "gates", {rows, count}) : nullptr;
+    }
+
     std::vector<LayerTap<S>> checked_taps(const Taps& taps, int64_t rows) const {
         std::vector<LayerTap<S>> outputs;
         for (const auto& [layer, out, row, column] : taps) {
@@ -227,11 +242,12 @@ class PyDecoderStack {
         for (const auto& [begin, end, adapter] : adapters) {
             check_segment(begin, end, rows);
             adapter->check(static_cast<int>(layers_.size()), [&](int layer) -> LayerSizes {
-                return {{hidden_size_, stack_.mixer_inputs(layer)},
+                return {{hidden_size_, stack_.qkv_outputs(layer)},
                         {stack_.mixer_outputs(layer), hidden_size_},
                         {hidden_size_, 2 * inter},
                         {inter, hidden_size_},
                         {hidden_size_, shape_.routing.count},
+                        {hidden_size_, stack_.num_gates(layer)},
                         {hidden_size_, 2 * shape_.expert_size},
                         {shape_.expert_size, hidden_size_}};
             });

@@ -17,6 +17,8 @@ template <typename S>
 struct LayerWeights {
     std::optional<Array> input_norm, aux_norm, q_norm, k_norm, attention_output_norm, mlp_norm, mlp_output_norm;
     std::shared_ptr<PackedLinear<S>> qkv, o;
+    std::optional<std::shared_ptr<PackedLinear<S>>> gate;  // of attention's heads; no outputs where it has none
+    bool gates_in_qkv;                                     // gates of numbers, each behind its head's query
     std::optional<std::shared_ptr<PackedLinear<S>>> gate_up, down, router;  // router: of layers with experts alone
     std::vector<std::pair<std::shared_ptr<PackedLinear<S>>, std::shared_ptr<PackedLinear<S>>>>
         experts;  // gate_up, down
@@ -100,6 +102,14 @@ ShortConv<S> checked_conv(const LayerWeights<S>& weights, int hidden) {
     return weights.kept ? conv.over(*weights.kept) : conv.without_cache();
 }
 
+template <typename S>
+void set_gate(const LayerWeights<S>& weights, DecoderLayer<S>& layer) {
+    bool has_any = weights.gate || weights.gates_in_qkv;
+    if ((weights.gate && weights.gates_in_qkv) || (layer.conv && has_any))
+        throw std::invalid_argument("gates must be of heads or of numbers, and of attention.");
+    if (has_any) layer.gate_of = weights.gate ? GateOf::kHead : GateOf::kNumber;
+}
+
 // Without keys and values in a cache.
 template <typename S>
 DecoderLayer<S> to_decoder_layer(const LayerWeights<S>& weights, const DecoderShape& shape, int64_t positions) {
@@ -109,7 +119,10 @@ DecoderLayer<S> to_decoder_layer(const LayerWeights<S>& weights, const DecoderSh
     layer.input_norm = checked_norm<S>(weights.input_norm, hidden);
     layer.aux_norm = checked_norm<S>(weights.aux_norm, hidden);
     if (weights.conv) layer.conv = checked_conv(weights, hidden);
-    layer.qkv = checked_linear(*weights.qkv, "qkv", shape.mixer_inputs(layer), layer.aux_norm ? 2 * hidden : hidden);
+    set_gate(weights, layer);
+    int qkv_inputs = layer.aux_norm ? 2 * hidden : hidden;
+    layer.qkv = checked_linear(*weights.qkv, "qkv", shape.qkv_outputs(layer), qkv_inputs);
+    if (weights.gate) layer.gate = checked_linear(**weights.gate, "gate", shape.num_gates(layer), qkv_inputs);
     layer.norms_all_heads = weights.q_norm && static_cast<int>(weights.q_norm->shape(0)) != head_dim;
     bool all = layer.norms_all_heads;
     layer.q_norm = checked_norm<S>(weights.q_norm, all ? shape.q_size() : head_dim);

@@ -46,24 +46,25 @@ class LowRankParts {
     LowRank<S> parts_;
 };
 
-// Inputs and outputs of a layer's qkv, o, gate_up, down and router, and of an expert's gate_up and down.
+// Inputs and outputs of a layer's qkv, o, gate_up, down, router and attention's gate, and of an expert's gate_up and
+// down.
 struct LayerSizes {
-    int qkv[2], o[2], gate_up[2], down[2], router[2], expert_gate_up[2], expert_down[2];
+    int qkv[2], o[2], gate_up[2], down[2], router[2], gate[2], expert_gate_up[2], expert_down[2];
 };
 
-// An adapter of a whole model: of each layer the parts of qkv, o, gate_up, down and the router, and of every expert
-// those of gate_up and down.
+// An adapter of a whole model: of each layer the parts of qkv, o, gate_up, down, the router and attention's gate, and
+// of every expert those of gate_up and down.
 template <typename S>
 class PackedAdapter {
    public:
     using Parts = std::optional<std::shared_ptr<LowRankParts<S>>>;
     using ExpertParts = std::vector<std::pair<Parts, Parts>>;
-    using LayerParts = std::tuple<Parts, Parts, Parts, Parts, Parts, ExpertParts>;
+    using LayerParts = std::tuple<Parts, Parts, Parts, Parts, Parts, Parts, ExpertParts>;
 
     explicit PackedAdapter(std::vector<LayerParts> layers) : owned_(std::move(layers)) {
         auto of = [](const Parts& parts) { return parts ? (*parts)->parts() : LowRank<S>{}; };
-        for (const auto& [qkv, o, gate_up, down, router, experts] : owned_) {
-            adapter_.layers.push_back({of(qkv), of(o), of(gate_up), of(down), of(router)});
+        for (const auto& [qkv, o, gate_up, down, router, gate, experts] : owned_) {
+            adapter_.layers.push_back({of(qkv), of(o), of(gate_up), of(down), of(router), of(gate)});
             for (const auto& [expert_gate_up, expert_down] : experts)
                 adapter_.layers.back().experts.push_back({of(expert_gate_up), of(expert_down)});
         }
@@ -93,7 +94,8 @@ class PackedAdapter {
             check_projection(std::get<2>(layer), sizes.gate_up, "gate_up");
             check_projection(std::get<3>(layer), sizes.down, "down");
             check_projection(std::get<4>(layer), sizes.router, "router");
-            for (const auto& [gate_up, down] : std::get<5>(layer)) {
+            check_projection(std::get<5>(layer), sizes.gate, "gate");
+            for (const auto& [gate_up, down] : std::get<6>(layer)) {
                 check_projection(gate_up, sizes.expert_gate_up, "expert's gate_up");
                 check_projection(down, sizes.expert_down, "expert's down");
             }

@@ -1,4 +1,4 @@
-// RMSNorm, RoPE, the activations and the choice of experts of a batch, each a job of one phase.
+// RMSNorm, RoPE, the activations, gates and the choice of experts of a batch, each a job of one phase.
 #include "bindings/bind.hpp"
 #include "bindings/decoder_weights.hpp"
 #include "bindings/routing.hpp"
@@ -83,6 +83,26 @@ void clamped_swiglu(const Machine& machine, const Array& gate_up, float gain, fl
     });
 }
 
+// x, out: [rows, n]; gates: [rows, m], each of n / m neighbours
+template <typename S>
+void gate(const Machine& machine, const Array& x, const Array& gates, const Array& out) {
+    const S* inputs = checked_data<S>(x, "x", {kAny, kAny}, 1);
+    int rows = static_cast<int>(x.shape(0)), size = static_cast<int>(x.shape(1));
+    const S* of_rows = checked_data<S>(gates, "gates", {rows, kAny}, 1);
+    int count = static_cast<int>(gates.shape(1));
+    if (count < 1 || size % count)
+        throw std::invalid_argument("x must have a multiple of the gates' columns; got " + shape_string(x) + " and " +
+                                    shape_string(gates) + ".");
+    S* outputs = checked_data<S>(out, "out", {rows, size});
+    nb::gil_scoped_release no_gil;
+    if (rows == 0) return;
+    parallel_for_ranges<S>(machine, rows, [&](int begin, int end) {
+        for (ptrdiff_t r = begin; r < end; ++r)
+            kernel_table<S>(machine.kernels)
+                .gate(inputs + r * x.stride(0), of_rows + r * gates.stride(0), count, size / count, outputs + r * size);
+    });
+}
+
 // logits: [rows, experts]; chosen: int64 [rows, k], weights: float32 [rows, k]
 template <typename S>
 void choose_of_rows(const Machine& machine, const Array& logits, const RoutingNumbers& numbers, const Array& chosen,
@@ -113,6 +133,7 @@ void bind_rowwise(nb::module_& m) {
     m.def("apply_rope", &apply_rope<S>);
     m.def("silu_and_multiply", &activate_and_multiply<S, &KernelTable<S>::silu_and_multiply>);
     m.def("clamped_swiglu", &clamped_swiglu<S>);
+    m.def("gate", &gate<S>);
     m.def("choose_experts", &choose_of_rows<S>);
     m.def("gelu_and_multiply", &activate_and_multiply<S, &KernelTable<S>::gelu_and_multiply>);
 }

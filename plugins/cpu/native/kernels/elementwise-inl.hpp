@@ -39,6 +39,35 @@ static void clamped_swiglu(Rows<const S> gate_up, int size, SwigluClamp clamp, R
     }
 }
 
+// out[i] = sigmoid(x[i]), rounded to S.
+template <typename S>
+static void sigmoids(const S* x, int size, float* out) {
+    for (int i = 0; i < size; i += kLanes) {
+        int n = size - i < kLanes ? size - i : kLanes;
+        store(out + i, round_to(sigmoid(load(x + i, n)), x), n);
+    }
+}
+
+// out = x times the sigmoids of gates, each of `width` neighbours in x. `out` may be x.
+template <typename S>
+static void gate(const S* x, const S* gates, int num_gates, int width, S* out) {
+    float opened[kLanes];
+    for (int i = 0; i < num_gates; i += kLanes) {
+        int n = num_gates - i < kLanes ? num_gates - i : kLanes;
+        sigmoids(gates + i, n, opened);
+        if (width == 1) {
+            store(out + i, mul(load(x + i, n), load(opened, n)), n);
+            continue;
+        }
+        for (int g = 0; g < n; ++g)
+            for (int j = 0; j < width; j += kLanes) {
+                int m = width - j < kLanes ? width - j : kLanes;
+                ptrdiff_t at = ptrdiff_t{i + g} * width + j;
+                store(out + at, mul(load(x + at, m), splat(opened[g])), m);
+            }
+    }
+}
+
 // x *= scale
 template <typename S>
 static void scale_inplace(S* x, float scale, int size) {

@@ -180,11 +180,14 @@ struct KernelTable : LinearTable<S> {
     void (*scale_inplace)(S* x, float scale, int size);
     void (*add_inplace)(const S* x, S* out, int size);
     void (*apply_rope)(S* head, RopeAngles);
-    // Of mixtures of experts. out[i] = x[i]; x rounded to S; out[i] = exp(x[i] - row_max); and the sum of rows times
-    // their weights, in order in float32, rounded once.
+    // out = x times the sigmoids of the gates, rounded to S; each gate is of `width` neighbours in x. `out` may be x.
+    void (*gate)(const S* x, const S* gates, int num_gates, int width, S* out);
+    // Of mixtures of experts. out[i] = x[i]; x rounded to S; out[i] = exp(x[i] - row_max); sigmoids, rounded to S; and
+    // the sum of rows times their weights, in order in float32, rounded once.
     void (*widen)(const S* x, int size, float* out);
     void (*round_inplace)(float* x, int size);
     void (*exp_shifted)(const float* x, int size, float row_max, float* out);
+    void (*sigmoids)(const S* x, int size, float* out);
     void (*weighted_sum)(const S* const* rows, const float* weights, int count, int size, S* out);
     void (*merge_segments)(PartialAttention into, PartialAttention later, int num_queries, int head_dim);
     // sinks: [group_size], of the query heads of the KV head.

@@ -1,4 +1,4 @@
-// exp, exp2, log, tanh, SiLU and GELU of a vector.
+// exp, exp2, log, tanh, SiLU, sigmoid and GELU of a vector.
 
 // Round to the model's dtype: float32 models need no rounding.
 INLINE Vec round_to(Vec x, const float*) { return x; }
@@ -74,6 +74,9 @@ INLINE Vec tanh(Vec x) {
 INLINE Vec silu(Vec x) {
     return where_less(x, splat(-88.37626f), zeros(), div(x, add(splat(1.0f), exp(sub(zeros(), x)))));
 }
+
+// 1 / (1 + e^-x), within a few ulp; NaN for NaN.
+INLINE Vec sigmoid(Vec x) { return div(splat(1.0f), add(splat(1.0f), exp(sub(zeros(), x)))); }
 
 // GELU by its tanh approximation (Hendrycks and Gimpel, 2016): x / (1 + e^-2u), u = sqrt(2 / pi) (x + 0.044715 x^3).
 INLINE Vec gelu_tanh(Vec x) {

@@ -24,14 +24,32 @@ static KVLayout<S> in_panels() {
 
 template <typename S>
 static KernelTable<S> kernel_table() {
-    return {linear_table<S>(),       begin_job,          end_job,
-            rms_norm<S, S>,          rms_norm<S, float>, silu_and_multiply<S>,
-            gelu_and_multiply<S>,    clamped_swiglu<S>,  scale_inplace<S>,
-            add_inplace<S>,          apply_rope<S>,      widen<S>,
-            round_inplace<S>,        exp_shifted,        weighted_sum<S>,
-            merge_segments,          add_sinks,          normalize<S>,
-            by_slot<S, S>(),         in_panels<S, S>(),  by_slot<S, Int8<S>>(),
-            in_panels<S, Int8<S>>(), short_conv<S>,      gated_delta_table<S>()};
+    return {linear_table<S>(),
+            begin_job,
+            end_job,
+            rms_norm<S, S>,
+            rms_norm<S, float>,
+            silu_and_multiply<S>,
+            gelu_and_multiply<S>,
+            clamped_swiglu<S>,
+            scale_inplace<S>,
+            add_inplace<S>,
+            apply_rope<S>,
+            gate<S>,
+            widen<S>,
+            round_inplace<S>,
+            exp_shifted,
+            sigmoids<S>,
+            weighted_sum<S>,
+            merge_segments,
+            add_sinks,
+            normalize<S>,
+            by_slot<S, S>(),
+            in_panels<S, S>(),
+            by_slot<S, Int8<S>>(),
+            in_panels<S, Int8<S>>(),
+            short_conv<S>,
+            gated_delta_table<S>()};
 }
 
 static SamplingTable sampling_table() {

@@ -9,7 +9,7 @@ namespace specserve {
 
 namespace {
 constexpr int kRedundantRows = 8;  // up to this many rows, each thread normalizes all: cheaper than one more barrier
-constexpr int kMaxPhases = 12;     // of a layer
+constexpr int kMaxPhases = 16;     // of a layer
 constexpr int kRowsPerNormTask = 2;
 
 template <typename S>
@@ -32,11 +32,12 @@ DecoderStack<S>::DecoderStack(const KernelTable<S>& table, KVLayout<S> layout, s
     for (std::vector<S>& normed : thread_normed_)
         normed.resize(static_cast<size_t>(kRedundantRows * 2 * shape.hidden_size));
     for (const DecoderLayer<S>& layer : layers_) {
-        for (const Linear<S>* w : {&layer.qkv, &layer.o, &layer.gate_up, &layer.down}) quantizer_.add(*w);
+        for (const Linear<S>* w : {&layer.qkv, &layer.gate, &layer.o, &layer.gate_up, &layer.down}) quantizer_.add(*w);
         experts_.add(layer.mixture);
         reach_ = std::max(reach_, layer.conv.reach);
         mixer_inputs_ = std::max(mixer_inputs_, shape_.mixer_inputs(layer));
         mixer_outputs_ = std::max(mixer_outputs_, shape_.mixer_outputs(layer));
+        num_gates_ = std::max(num_gates_, shape_.num_gates(layer));
     }
     quantizer_.add(lm_head_);
     thread_quantizers_.assign(thread_normed_.size(), quantizer_);
@@ -52,6 +53,8 @@ void DecoderStack<S>::prepare(int num_rows, const Segments& segments) {
     grow(normed_, 2 * shape_.hidden_size);
     grow(qkv_, mixer_inputs_);
     grow(attention_out_, mixer_outputs_);
+    grow(gates_, num_gates_);
+    if (num_gates_ == shape_.q_size()) grow(with_gates_, shape_.qkv_size() + num_gates_);
     grow(activated_, shape_.intermediate_size);
     grow(branch_, shape_.hidden_size);
     grow(gate_up_, 2 * shape_.intermediate_size);
@@ -161,7 +164,7 @@ PanelRange DecoderStack<S>::panel_range(const Team& team, int begin, int end, in
     return {begin, end, is_last ? next.panel(team.range_begin(next_panels)) : nullptr};
 }
 
-// qkv_ of all rows; keys and values go into the cache. Where no row attends, queries are not computed.
+// qkv_ and gates_ of all rows; keys and values go into the cache. Where no row attends, queries are not computed.
 template <typename S>
 void DecoderStack<S>::project_and_store(Team& team, int index, const Batch& in) {
     const DecoderLayer<S>& layer = layers_[static_cast<size_t>(index)];
@@ -172,9 +175,20 @@ void DecoderStack<S>::project_and_store(Team& team, int index, const Batch& in) 
     team.parallel_for_ranges(panels, [&](int begin, int end) {
         PanelRange range = panel_range(team, begin, end, panels, layer.o, o_panels);
         table_.linear(layer.qkv, inputs(), {range.begin + first, range.end + first, range.next},
-                      {qkv_.data(), shape_.mixer_inputs(layer), in.rows});
+                      {projected(layer, qkv_.data()), shape_.qkv_outputs(layer), in.rows});
     });
+    if (layer.gate_of == GateOf::kHead) project_gates(team, index, in);
     if (!layer.conv) store_rows(team, index, in, attends ? shape_.heads.group_size() : 0);
+}
+
+// gates_ of heads.
+template <typename S>
+void DecoderStack<S>::project_gates(Team& team, int index, const Batch& in) {
+    const DecoderLayer<S>& layer = layers_[static_cast<size_t>(index)];
+    auto inputs = lazy_rms_norm(team, attention_input(layer, in.x, in.aux), in.rows, layer.gate);
+    team.parallel_for_ranges(layer.gate.num_panels(), [&](int begin, int end) {
+        table_.linear(layer.gate, inputs(), {begin, end}, {gates_.data(), shape_.heads.num_heads, in.rows});
+    });
 }
 
 // The rows of in.last become the first rows of x and qkv_. They ascend, so that no row is overwritten before its copy.
@@ -207,6 +221,7 @@ void DecoderStack<S>::run_fused_layer(Team& team, int index, const Batch& in) {
         mix_rows(team, index, in);
     else
         attention_.run(team, plan, qkv_.data(), shape_.qkv_size(), layer.cache, layer.rules, attention_out_.data());
+    gate_rows(team, layer, rows, attention_out_.data(), gates_.data());
     auto attention_out = lazy_quantized(team, {attention_out_.data(), shape_.mixer_outputs(layer), rows}, layer.o);
     team.parallel_for_ranges(o_panels, [&](int begin, int end) {
         table_.linear_add(layer.o, attention_out(), panel_range(team, begin, end, o_panels, layer.gate_up, gate_panels),

@@ -1,9 +1,9 @@
 // The decoder's layers as one job of the thread pool.
 //
 // A layer runs in one of two ways, with the same bits. Fused: linear maps include what follows them; for batches
-// without adapters, with our own attention, where layers are as Llama's or have a short convolution. Unfused: linear
-// maps alternate with per-row operations, adapters included, before and after attention (`pre_attention`,
-// `post_attention`); the attention backend may then be any.
+// without adapters, with our own attention, where layers are as Llama's, have gates of attention or a short
+// convolution. Unfused: linear maps alternate with per-row operations, adapters included, before and after attention
+// (`pre_attention`, `post_attention`); the attention backend may then be any.
 #pragma once
 
 #include <memory>
@@ -26,6 +26,10 @@ struct Rotation {
     int rotary_dim;
 };
 
+// What gates attention's output, by its sigmoid: nothing, a number for each head, from a linear map of qkv's inputs, or
+// one for each number of a head, which qkv gives behind the head's query.
+enum class GateOf { kNothing, kHead, kNumber };
+
 // Norms that a layer does not have are null.
 template <typename S>
 struct DecoderLayer {
@@ -34,6 +38,8 @@ struct DecoderLayer {
     Linear<S> qkv;
     NormWeight<S> q_norm, k_norm;
     bool norms_all_heads;  // as one row, instead of each
+    GateOf gate_of;
+    Linear<S> gate;  // of heads alone
     Linear<S> o;
     NormWeight<S> attention_output_norm;
     NormWeight<S> mlp_norm;
@@ -62,7 +68,16 @@ struct DecoderShape {
     int q_size() const { return heads.num_heads * heads.head_dim; }
     int qkv_size() const { return (heads.num_heads + 2 * heads.num_kv_heads) * heads.head_dim; }
 
-    // Outputs of the layer's qkv, and inputs of its o.
+    template <typename S>
+    int num_gates(const DecoderLayer<S>& layer) const {
+        if (layer.gate_of == GateOf::kNothing) return 0;
+        return layer.gate_of == GateOf::kHead ? heads.num_heads : q_size();
+    }
+    // Outputs of the layer's qkv; those of them that attention reads, or what stands in its place; and inputs of its o.
+    template <typename S>
+    int qkv_outputs(const DecoderLayer<S>& layer) const {
+        return mixer_inputs(layer) + (layer.gate_of == GateOf::kNumber ? q_size() : 0);
+    }
     template <typename S>
     int mixer_inputs(const DecoderLayer<S>& layer) const {
         return layer.conv ? 3 * layer.conv.size : qkv_size();
@@ -106,17 +121,23 @@ class DecoderStack {
     void forward_some(S* x, const int64_t* positions, const int64_t* slots, const AttentionPlan& plan, int rows,
                       const S* aux, const RowSubset& last);
 
-    // The parts of a layer around another attention backend. qkv: [rows][queries, keys, values], with RoPE applied; of
-    // layers with a short convolution, what it reads.
+    // What attention reads of a layer's input, and the gates of its output.
+    struct Projected {
+        S* qkv;  // [rows][queries, keys, values], with RoPE applied; of layers with a short convolution, what it reads
+        S* gates;  // [rows][num_gates]
+    };
+    // The parts of a layer around another attention backend.
     void pre_attention(int layer, const S* x, const int64_t* positions, int rows, const Segments& segments,
-                       const S* aux, S* qkv);
-    void post_attention(int layer, S* x, const S* attention_out, int rows, const Segments& segments);
+                       const S* aux, const Projected& to);
+    void post_attention(int layer, S* x, const S* attention_out, const S* gates, int rows, const Segments& segments);
 
     // logits[i] is of row rows[i], or of row i if `rows` is null.
     void logits(const S* x, const int64_t* rows, int count, float* out);
 
+    int qkv_outputs(int layer) const { return shape_.qkv_outputs(layers_[static_cast<size_t>(layer)]); }
     int mixer_inputs(int layer) const { return shape_.mixer_inputs(layers_[static_cast<size_t>(layer)]); }
     int mixer_outputs(int layer) const { return shape_.mixer_outputs(layers_[static_cast<size_t>(layer)]); }
+    int num_gates(int layer) const { return shape_.num_gates(layers_[static_cast<size_t>(layer)]); }
 
    private:
     using Team = ThreadPool::Team;
@@ -140,7 +161,9 @@ class DecoderStack {
     void copy_taps(const Batch& in, int layer, const Part& part) const;
     void run_fused_layer(Team& team, int layer, const Batch& in);
     void project_and_store(Team& team, int layer, const Batch& in);
+    void project_gates(Team& team, int layer, const Batch& in);
     void store_rows(Team& team, int layer, const Batch& in, int num_queries);
+    void gate_rows(Team& team, const DecoderLayer<S>& layer, int rows, const S* attention_out, const S* gates);
     void mix_rows(Team& team, int layer, const Batch& in);
     PrecedingSlots find_preceding(const int64_t* slots, const AttentionPlan& plan);
     void keep_rows(Team& team, const Batch& in);
@@ -166,12 +189,18 @@ class DecoderStack {
     InputQuantizer<S>& quantizer_of(const Team& team, int rows);
     auto lazy_rms_norm(Team& team, NormedInput in, int rows, const Linear<S>& w);
     auto lazy_quantized(Team& team, Rows<const S> x, const Linear<S>& w);
+    // Where qkv's outputs go: those of attention with gates of numbers have another order.
+    S* projected(const DecoderLayer<S>& layer, S* qkv) {
+        return layer.gate_of == GateOf::kNumber ? with_gates_.data() : qkv;
+    }
+    void split_gates(int kv_head, const S* with_gates, S* qkv, S* gates) const;
     void apply_qk_norm_and_rope(const DecoderLayer<S>& layer, int64_t position, int kv_head, int num_queries,
                                 S* qkv) const;
     void store_kv(const DecoderLayer<S>& layer, int64_t slot, int kv_head, const S* qkv) const;
 
     // Unfused:
-    void project_qkv(Team& team, int layer, bool is_first, const Batch& in, S* qkv);
+    void project_qkv(Team& team, int layer, bool is_first, const Batch& in, const Projected& to);
+    void store_row(const DecoderLayer<S>& layer, const Batch& in, int row, const Projected& to) const;
     void finish_layer(Team& team, int layer, const Batch& in, const S* attention_out, const DecoderLayer<S>* next);
     void norm_all_heads(const DecoderLayer<S>& layer, S* qkv) const;
     void run_dense_mlp(Team& team, int layer, int rows);
@@ -191,9 +220,10 @@ class DecoderStack {
     Linear<S> lm_head_;
     Attention<S> attention_;
     Experts<S> experts_;
-    int reach_ = 0, mixer_inputs_ = 0, mixer_outputs_ = 0;  // the most of any layer
+    int reach_ = 0, mixer_inputs_ = 0, mixer_outputs_ = 0, num_gates_ = 0;  // the most of any layer
     std::vector<int64_t> preceding_;
     std::vector<S> normed_, qkv_, attention_out_, activated_;
+    std::vector<S> with_gates_, gates_;          // with_gates_: of each head its query, then its gates; keys and values
     std::vector<S> branch_, gate_up_;            // of unfused layers; branch_: what is added to the residual stream
     std::vector<std::vector<S>> thread_normed_;  // by thread: the normalized rows of a small batch
     std::vector<const Adapter<S>*> adapters_;    // by row; null for none

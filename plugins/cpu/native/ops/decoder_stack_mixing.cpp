@@ -1,5 +1,6 @@
-// What a layer mixes rows with: keys and values of attention, or a short convolution.
+// What a layer mixes rows with: keys and values of attention and the gates of its output, or a short convolution.
 #include <algorithm>
+#include <cstring>
 
 #include "ops/decoder_stack.hpp"
 
@@ -29,6 +30,33 @@ void DecoderStack<S>::apply_qk_norm_and_rope(const DecoderLayer<S>& layer, int64
     table_.apply_rope(key, angles);
 }
 
+// One KV head of a row of with_gates_, and the queries of its group.
+template <typename S>
+void DecoderStack<S>::split_gates(int kv_head, const S* with_gates, S* qkv, S* gates) const {
+    const HeadShape& heads = shape_.heads;
+    ptrdiff_t dim = heads.head_dim, q_size = shape_.q_size(), kv_size = heads.num_kv_heads * dim, at = kv_head * dim;
+    auto copy = [dim](const S* from, S* to) { std::memcpy(to, from, static_cast<size_t>(dim) * sizeof(S)); };
+    ptrdiff_t first = kv_head * heads.group_size();
+    for (ptrdiff_t head = first; head < first + heads.group_size(); ++head) {
+        copy(with_gates + 2 * head * dim, qkv + head * dim);
+        copy(with_gates + (2 * head + 1) * dim, gates + head * dim);
+    }
+    for (ptrdiff_t begin : {at, kv_size + at}) copy(with_gates + 2 * q_size + begin, qkv + q_size + begin);
+}
+
+// attention_out_ of all rows, from attention's output, which may be attention_out_.
+template <typename S>
+void DecoderStack<S>::gate_rows(Team& team, const DecoderLayer<S>& layer, int rows, const S* attention_out,
+                                const S* gates) {
+    if (layer.gate_of == GateOf::kNothing) return;
+    int num_heads = shape_.heads.num_heads, dim = shape_.heads.head_dim, of_head = shape_.num_gates(layer) / num_heads;
+    team.parallel_for_ranges(rows * num_heads, [&](int begin, int end) {
+        ptrdiff_t at = ptrdiff_t{begin} * dim;
+        table_.gate(attention_out + at, gates + ptrdiff_t{begin} * of_head, (end - begin) * of_head, dim / of_head,
+                    attention_out_.data() + at);
+    });
+}
+
 template <typename S>
 void DecoderStack<S>::store_kv(const DecoderLayer<S>& layer, int64_t slot, int kv_head, const S* qkv) const {
     if (slot == kNoSlot) return;
@@ -44,13 +72,16 @@ template <typename S>
 void DecoderStack<S>::store_rows(Team& team, int index, const Batch& in, int num_queries) {
     const DecoderLayer<S>& layer = layers_[static_cast<size_t>(index)];
     int kv_heads = shape_.heads.num_kv_heads;
-    ptrdiff_t qkv_size = shape_.qkv_size();
+    ptrdiff_t qkv_size = shape_.qkv_size(), projected_size = shape_.qkv_outputs(layer), gates = shape_.q_size();
     if (!in.last) attention_.prefetch_first(team, *in.plan, layer.cache, layer.rules.window);
     team.parallel_for(kv_heads * ceil_div(in.rows, kRowsPerRopeTask), [&](int task) {
         int head = task % kv_heads, begin = task / kv_heads * kRowsPerRopeTask;
         for (int r = begin; r < std::min(in.rows, begin + kRowsPerRopeTask); ++r) {
-            apply_qk_norm_and_rope(layer, in.positions[r], head, num_queries, qkv_.data() + r * qkv_size);
-            store_kv(layer, in.slots[r], head, qkv_.data() + r * qkv_size);
+            S* qkv = qkv_.data() + r * qkv_size;
+            if (layer.gate_of == GateOf::kNumber)
+                split_gates(head, with_gates_.data() + r * projected_size, qkv, gates_.data() + r * gates);
+            apply_qk_norm_and_rope(layer, in.positions[r], head, num_queries, qkv);
+            store_kv(layer, in.slots[r], head, qkv);
         }
     });
 }

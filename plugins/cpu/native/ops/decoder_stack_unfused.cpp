@@ -57,15 +57,31 @@ void DecoderStack<S>::add_branch(const NormWeight<S>& norm, int begin, int count
     table_.add_inplace(branch, x + at, size);
 }
 
-// qkv of in.x, with RoPE applied. The previous layer has normalized x unless this one is the first of the call. Stores
+// The queries, keys, values and gates of a row of qkv's outputs, in their places.
+template <typename S>
+void DecoderStack<S>::store_row(const DecoderLayer<S>& layer, const Batch& in, int row, const Projected& to) const {
+    S* qkv = to.qkv + row * ptrdiff_t{shape_.qkv_size()};
+    int kv_heads = shape_.heads.num_kv_heads;
+    const S* with_gates = with_gates_.data() + row * ptrdiff_t{shape_.qkv_outputs(layer)};
+    for (int h = 0; layer.gate_of == GateOf::kNumber && h < kv_heads; ++h)
+        split_gates(h, with_gates, qkv, to.gates + row * ptrdiff_t{shape_.q_size()});
+    if (layer.norms_all_heads) norm_all_heads(layer, qkv);
+    for (int h = 0; h < kv_heads; ++h) {
+        apply_qk_norm_and_rope(layer, in.positions[row], h, shape_.heads.group_size(), qkv);
+        if (in.slots) store_kv(layer, in.slots[row], h, qkv);
+    }
+}
+
+// What attention reads of in.x. The previous layer has normalized x unless this one is the first of the call. Stores
 // keys and values in the cache if in.slots is not null.
 template <typename S>
-void DecoderStack<S>::project_qkv(Team& team, int index, bool is_first, const Batch& in, S* qkv) {
+void DecoderStack<S>::project_qkv(Team& team, int index, bool is_first, const Batch& in, const Projected& to) {
     const DecoderLayer<S>& layer = layers_[static_cast<size_t>(index)];
     NormedInput input = attention_input(layer, in.x, in.aux);
-    ptrdiff_t hidden = input.width(shape_.hidden_size), width = shape_.mixer_inputs(layer);
-    int rows = in.rows;
-    S* normed = normed_.data();
+    ptrdiff_t hidden = input.width(shape_.hidden_size), width = shape_.qkv_outputs(layer);
+    int rows = in.rows, num_gates = shape_.num_gates(layer);
+    S *normed = normed_.data(), *qkv = projected(layer, to.qkv);
+    bool has_gate = layer.gate_of == GateOf::kHead;
     Rows<const S> normed_rows{normed, hidden, rows};
     if (is_first)
         for_each_adapter_run(team, index, rows, [&](int begin, int count, const AdapterLayer<S>*) {
@@ -76,16 +92,12 @@ void DecoderStack<S>::project_qkv(Team& team, int index, bool is_first, const Ba
     team.parallel_for_ranges(layer.qkv.num_panels(), [&](int begin, int end) {
         table_.linear(layer.qkv, inputs, {begin, end}, {qkv, width, rows});
     });
+    if (has_gate) multiply(team, table_, layer.gate, quantizer_, normed_rows, {to.gates, num_gates, rows});
     for_each_adapter_run(team, index, rows, [&](int begin, int count, const AdapterLayer<S>* adapter) {
-        add_adapter(adapter, &AdapterLayer<S>::qkv, {normed + begin * hidden, hidden, count}, qkv + begin * width,
-                    shape_.mixer_inputs(layer));
-        for (int r = begin; r < begin + count && !layer.conv; ++r) {
-            if (layer.norms_all_heads) norm_all_heads(layer, qkv + r * width);
-            for (int h = 0; h < shape_.heads.num_kv_heads; ++h) {
-                apply_qk_norm_and_rope(layer, in.positions[r], h, shape_.heads.group_size(), qkv + r * width);
-                if (in.slots) store_kv(layer, in.slots[r], h, qkv + r * width);
-            }
-        }
+        Rows<const S> x{normed + begin * hidden, hidden, count};
+        add_adapter(adapter, &AdapterLayer<S>::qkv, x, qkv + begin * width, shape_.qkv_outputs(layer));
+        if (has_gate) add_adapter(adapter, &AdapterLayer<S>::gate, x, to.gates + begin * num_gates, num_gates);
+        for (int r = begin; r < begin + count && !layer.conv; ++r) store_row(layer, in, r, to);
     });
 }
 
@@ -114,7 +126,8 @@ void DecoderStack<S>::run_dense_mlp(Team& team, int index, int rows) {
     });
 }
 
-// From attention's output to the layer's output in in.x; normalizes that for the next layer if there is one.
+// From attention's output, behind its gates, to the layer's output in in.x; normalizes that for the next layer if there
+// is one.
 template <typename S>
 void DecoderStack<S>::finish_layer(Team& team, int index, const Batch& in, const S* attention_out,
                                    const DecoderLayer<S>* next) {
@@ -156,28 +169,34 @@ template <typename S>
 void DecoderStack<S>::run_unfused_layer(Team& team, int index, const Batch& in) {
     const DecoderLayer<S>& layer = layers_[static_cast<size_t>(index)];
     size_t following = static_cast<size_t>(index) + 1;
-    project_qkv(team, index, index == 0, in, qkv_.data());
+    project_qkv(team, index, index == 0, in, {qkv_.data(), gates_.data()});
     if (layer.conv)
         mix_rows(team, index, in);
     else
         attention_.run(team, *in.plan, qkv_.data(), shape_.qkv_size(), layer.cache, layer.rules, attention_out_.data());
+    gate_rows(team, layer, in.rows, attention_out_.data(), gates_.data());
     finish_layer(team, index, in, attention_out_.data(), following < layers_.size() ? &layers_[following] : nullptr);
 }
 
 template <typename S>
 void DecoderStack<S>::pre_attention(int layer, const S* x, const int64_t* positions, int rows, const Segments& segments,
-                                    const S* aux, S* qkv) {
+                                    const S* aux, const Projected& to) {
     prepare(rows, segments);
     Batch in{const_cast<S*>(x), aux, positions, nullptr, nullptr, rows};  // it is only read
-    run_kernels(*pool_, table_, 3, [&](Team& team) { project_qkv(team, layer, true, in, qkv); });
+    run_kernels(*pool_, table_, 5, [&](Team& team) { project_qkv(team, layer, true, in, to); });
 }
 
 template <typename S>
-void DecoderStack<S>::post_attention(int layer, S* x, const S* attention_out, int rows, const Segments& segments) {
+void DecoderStack<S>::post_attention(int layer, S* x, const S* attention_out, const S* gates, int rows,
+                                     const Segments& segments) {
     prepare(rows, segments);
     Batch in{x, nullptr, nullptr, nullptr, nullptr, rows};
-    run_kernels(*pool_, table_, 7 + experts_.max_phases(rows),
-                [&](Team& team) { finish_layer(team, layer, in, attention_out, nullptr); });
+    const DecoderLayer<S>& weights = layers_[static_cast<size_t>(layer)];
+    const S* gated = gates ? attention_out_.data() : attention_out;
+    run_kernels(*pool_, table_, 8 + experts_.max_phases(rows), [&](Team& team) {
+        gate_rows(team, weights, rows, attention_out, gates);
+        finish_layer(team, layer, in, gated, nullptr);
+    });
 }
 
 template class DecoderStack<Bf16>;

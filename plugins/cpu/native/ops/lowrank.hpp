@@ -29,7 +29,7 @@ struct ExpertLowRank {
 template <typename S>
 struct AdapterLayer {
     LowRank<S> qkv, o, gate_up, down;
-    LowRank<S> router = {};
+    LowRank<S> router = {}, gate = {};
     std::vector<ExpertLowRank<S>> experts = {};  // up to the last one that has parts
 
     const ExpertLowRank<S>& expert(int index) const {

@@ -120,8 +120,8 @@ class DtypeModule:
         def __init__(self, parts: Sequence[tuple[DtypeModule.PackedLinear, DtypeModule.PackedLinear, int]]) -> None: ...
 
     class PackedAdapter:
-        """Of each layer the parts of qkv, o, gate_up, down and the router, and of its experts those of gate_up and
-        down; later layers and experts have none."""
+        """Of each layer the parts of qkv, o, gate_up, down, the router and attention's gate, and of its experts those
+        of gate_up and down; later layers and experts have none."""
 
         def __init__(self, layers: Sequence[tuple[object, ...]]) -> None: ...
 
@@ -150,6 +150,10 @@ class DtypeModule:
     @staticmethod
     def clamped_swiglu(machine: Machine, gate_up: Tensor, gain: float, limit: float, out: Tensor, /) -> None:
         """gate_up: [T, 2n] -> out: [T, n]: see `specserve.api.models.SwigluClamp`."""
+
+    @staticmethod
+    def gate(machine: Machine, x: Tensor, gates: Tensor, out: Tensor, /) -> None:
+        """x: [T, n]; gates: [T, m], each of n / m neighbours in x -> out: [T, n], x times the gates' sigmoids."""
 
     @staticmethod
     def choose_experts(machine: Machine, logits: Tensor, routing: Routing, experts: Tensor, weights: Tensor, /) -> None:
@@ -208,8 +212,10 @@ class DtypeModule:
         """The weights of a layer. Norms that it does not have are None; those in float32, beside another dtype,
         multiply before the rounding. q_norm and k_norm: [head_dim], or of all heads. With an auxiliary norm, qkv has
         twice the inputs: the normed auxiliary input, then the normed input. cos, sin: [positions, 1, rotary_dim]
-        float32, None where nothing is rotated. conv: in place of attention, between qkv and o; kept: [slots, channels],
-        what the cache has of its tokens, which only `DecoderStack.forward` reads."""
+        float32, None where nothing is rotated. gate: from qkv's inputs to gates of attention's heads; or gates_in_qkv,
+        where qkv gives gates of numbers: of each head the query, then its gates. conv: in place of attention, between
+        qkv and o; kept: [slots, channels], what the cache has of its tokens, which only `DecoderStack.forward`
+        reads."""
 
         def __init__(
             self,
@@ -219,6 +225,8 @@ class DtypeModule:
             qkv: DtypeModule.PackedLinear,
             q_norm: Tensor | None,
             k_norm: Tensor | None,
+            gate: DtypeModule.PackedLinear | None,
+            gates_in_qkv: bool,
             o: DtypeModule.PackedLinear,
             attention_output_norm: Tensor | None,
             mlp_norm: Tensor | None,
@@ -278,18 +286,19 @@ class DtypeModule:
             adapters: Sequence[tuple[int, int, DtypeModule.PackedAdapter]],
             aux: Tensor | None,
             qkv: Tensor,
-            /,
+            gates: Tensor | None,
         ) -> None:
             """qkv: [T, (heads + 2 kv_heads) * head_dim], with RoPE applied; of a layer with a short convolution, the
-            [T, 3 channels] that it reads."""
+            [T, 3 channels] that it reads. gates: [T, heads], or [T, heads * head_dim], for `post_attention`; None where
+            the layer has none."""
 
         def post_attention(
             self,
             layer: int,
             x: Tensor,
             attention_out: Tensor,
+            gates: Tensor | None,
             adapters: Sequence[tuple[int, int, DtypeModule.PackedAdapter]],
-            /,
         ) -> None:
             """x, the input of the layer, becomes its output; attention_out: [T, heads * head_dim], or [T, channels] of
             a short convolution."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from specserve.api.batch import LoraPlan
     from specserve_cpu import _native
 
-PROJECTIONS = ("qkv_proj", "o_proj", "gate_up_proj", "down_proj", "router")
+PROJECTIONS = ("qkv_proj", "o_proj", "gate_up_proj", "down_proj", "router", "g_proj")
 OF_SHORT_CONVS = {"in_proj": "qkv_proj", "out_proj": "o_proj"}
 """Which of those the maps around a short convolution are."""
 OF_EXPERTS = ("gate_up_proj", "down_proj")

@@ -14,7 +14,8 @@ from specserve.api.models import TargetNorm
 from specserve_cpu import _native
 from specserve_cpu.attention import CpuPagedAttention, native_module
 from specserve_cpu.dlpack import dlpack
-from specserve_cpu.fused import fuse, is_packed, native_linear
+from specserve_cpu.fused import fuse, is_packed
+from specserve_cpu.layer_weights import native_linear
 from specserve_cpu.sampler import by_row, target_rows
 
 if TYPE_CHECKING:

@@ -1,24 +1,24 @@
 """The decoder's layers in native calls: one for all layers with cpu_paged, two per layer around another backend.
 
-The same native functions as in the layers called piece by piece, so the same bits. LoRA adapters are included, and
-short convolutions in place of attention. Declines if a projection has another kind of delta or another plugin's kernel,
-which must be called in between.
+The same native functions as in the layers called piece by piece, so the same bits. LoRA adapters are included, gates of
+attention, and short convolutions in place of it. Declines if a projection has another kind of delta or another plugin's
+kernel, which must be called in between.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from specserve.api import ForwardPass
 from specserve.api.batch import HiddenStates, PrecedingTokens
-from specserve.api.models import NO_TAPS, DenseMlp, LowRankDelta, ShortConv, copy_tap
+from specserve.api.models import NO_TAPS, DenseMlp, LowRankDelta, copy_tap
 from specserve_cpu.adapters import native_segments
 from specserve_cpu.attention import CpuPagedAttention, native_module
 from specserve_cpu.dlpack import dlpack
+from specserve_cpu.layer_weights import convs_of, layer_weights, native_conv, native_linear, routing_numbers
 from specserve_cpu.linear import PackedLinear, padding_of
-from specserve_cpu.short_conv import NativeShortConv
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,22 +27,21 @@ if TYPE_CHECKING:
 
     from specserve.api import AdaptableProjection, AttentionBackend
     from specserve.api.batch import Batch
-    from specserve.api.models import DecoderLayer, DecoderModel, ExpertsConfig, Mlp, Projection, RotaryTable
+    from specserve.api.models import DecoderLayer, DecoderModel, Projection
     from specserve_cpu import _native
     from specserve_cpu.attention import PagedPlan
+    from specserve_cpu.layer_weights import Convs
 
-Convs: TypeAlias = "dict[int, NativeShortConv]"
-"""By layer: what some have in place of attention."""
 LANES = 16
 FUSES = frozenset(
     {
         *("output norms", "float32 norms", "norms of all heads", "rotations by layer", "gelu_tanh"),
         *("residual multiplier", "logits divisor", "logit cap", "experts", "clamped_swiglu"),
-        *("score cap", "sinks", "mixers"),
+        *("score cap", "sinks", "mixers", "attention gate"),
     }
 )
-"""All that layers may have; where they differ from Llama's they take the way of batches with adapters, but for short
-convolutions. Other mixers are declined."""
+"""All that layers may have; where they differ from Llama's they take the way of batches with adapters, but for gates
+and short convolutions. Other mixers are declined."""
 
 
 class NativePass(ForwardPass):
@@ -113,16 +112,26 @@ class SplitPass(NativePass):
             aux_rows = None if aux is None else dlpack(aux)
             conv = self.convs.get(layer)
             width = sum(self.head_counts) * model.head_dim if conv is None else 3 * conv.out_features
-            rows = x.new_empty((len(x), width))
-            self.stack.pre_attention(layer, dlpack(x), dlpack(batch.positions), adapters, aux_rows, dlpack(rows))
+            rows, gates = x.new_empty((len(x), width)), self.empty_gates(layer, x)
+            positions, of_gates = dlpack(batch.positions), None if gates is None else dlpack(gates)
+            self.stack.pre_attention(layer, dlpack(x), positions, adapters, aux_rows, dlpack(rows), of_gates)
             if conv is not None and tokens is not None:
                 mixed = self.attention.mix(conv, rows, model.token_states[model.state_layers[layer]], tokens)
             else:
                 q, k, v = rows.view(len(x), -1, model.head_dim).split_with_sizes(self.head_counts, 1)
                 mixed = self.attention.forward(model.cache_layers[layer], q, k, v, plan).flatten(1)
-            self.stack.post_attention(layer, dlpack(x), dlpack(mixed.contiguous()), adapters)
+            of_gates = None if gates is None else dlpack(gates)
+            self.stack.post_attention(layer, dlpack(x), dlpack(mixed.contiguous()), of_gates, adapters)
         copy_tap(taps, model.num_layers, x)
         return x
+
+    def empty_gates(self, layer: int, x: Tensor) -> Tensor | None:
+        """Memory for the gates of attention of the rows of x; None where the layer has none."""
+        model = self.model
+        if model.layers[layer].mixer is not None or model.config.attention_gate is None:
+            return None
+        count = model.num_heads if model.config.attention_gate == "head" else model.num_heads * model.head_dim
+        return x.new_empty((len(x), count))
 
 
 def fuse(machine: _native.Machine, model: DecoderModel, attention: AttentionBackend) -> FusedPass | SplitPass | None:
@@ -139,8 +148,7 @@ def fuse(machine: _native.Machine, model: DecoderModel, attention: AttentionBack
         attention=None if own is None else own.native,
         heads=(model.num_heads, model.num_kv_heads, model.head_dim),
         layers=[
-            layer_weights(module, weights, rotary, native_conv(model, layer, convs))
-            for layer, (weights, rotary) in enumerate(zip(model.layers, model.layer_rotaries, strict=True))
+            layer_weights(module, model, layer, native_conv(model, layer, convs)) for layer in range(model.num_layers)
         ],
         final_norm=model.final_norm,
         lm_head=native_linear(model.lm_head),
@@ -152,17 +160,6 @@ def fuse(machine: _native.Machine, model: DecoderModel, attention: AttentionBack
         routing=None if model.config.experts is None else routing_numbers(model.config.experts),
     )
     return SplitPass(model, stack, attention, convs) if own is None else FusedPass(model, stack)
-
-
-def convs_of(machine: _native.Machine, model: DecoderModel) -> Convs | None:
-    """None where a layer has another mixer."""
-    convs: Convs = {}
-    for layer, weights in enumerate(model.layers):
-        if type(weights.mixer) is ShortConv:
-            convs[layer] = NativeShortConv(machine, weights.mixer, model.dtype)
-        elif weights.mixer is not None:
-            return None
-    return convs
 
 
 def has_whole_panels(layer: DecoderLayer) -> bool:
@@ -192,65 +189,3 @@ def is_packed(projection: AdaptableProjection) -> bool:
     """Is its kernel ours, and would neither it nor an adapter's parts in the model's dtype have padding?"""
     packed = projection.packed
     return isinstance(packed, PackedLinear) and not padding_of(packed.in_features, packed.dtype)
-
-
-def native_linear(projection: Projection) -> _native.DtypeModule.PackedLinear:
-    assert isinstance(projection.packed, PackedLinear), f"{projection.name} is not fusable"
-    return projection.packed.native
-
-
-class MlpWeights(TypedDict):
-    """Arguments of the native `LayerWeights`: a plain MLP, or a router and experts, each as gate_up and down."""
-
-    gate_up: _native.DtypeModule.PackedLinear | None
-    down: _native.DtypeModule.PackedLinear | None
-    router: _native.DtypeModule.PackedLinear | None
-    experts: list[tuple[_native.DtypeModule.PackedLinear, _native.DtypeModule.PackedLinear]]
-
-
-def native_mlp(mlp: Mlp) -> MlpWeights:
-    if isinstance(mlp, DenseMlp):
-        gate_up, down = native_linear(mlp.gate_up_proj), native_linear(mlp.down_proj)
-        return {"gate_up": gate_up, "down": down, "router": None, "experts": []}
-    experts = [(native_linear(each.gate_up_proj), native_linear(each.down_proj)) for each in mlp.experts]
-    return {"gate_up": None, "down": None, "router": native_linear(mlp.router), "experts": experts}
-
-
-def routing_numbers(config: ExpertsConfig) -> _native.Routing:
-    return config.count, config.chosen, config.scores, config.renormalised, config.rounded
-
-
-class ConvWeights(TypedDict):
-    """Arguments of the native `LayerWeights`: a short convolution, and what the cache has of its tokens."""
-
-    conv: _native.DtypeModule.ShortConv | None
-    kept: Tensor | None
-
-
-NO_CONV = ConvWeights(conv=None, kept=None)
-
-
-def native_conv(model: DecoderModel, layer: int, convs: Convs) -> ConvWeights:
-    if layer not in convs:
-        return NO_CONV
-    return {"conv": convs[layer].native, "kept": model.token_states[model.state_layers[layer]]}
-
-
-def layer_weights(
-    module: type[_native.DtypeModule], layer: DecoderLayer, rotary: RotaryTable | None, conv: ConvWeights = NO_CONV
-) -> _native.DtypeModule.LayerWeights:
-    return module.LayerWeights(
-        input_norm=layer.input_norm,
-        aux_norm=layer.aux_norm,
-        qkv=native_linear(layer.qkv_proj),
-        q_norm=layer.q_norm,
-        k_norm=layer.k_norm,
-        o=native_linear(layer.o_proj),
-        attention_output_norm=layer.attention_output_norm,
-        mlp_norm=layer.mlp_norm,
-        **native_mlp(layer.mlp),
-        mlp_output_norm=layer.mlp_output_norm,
-        cos=None if rotary is None else rotary.cos,
-        sin=None if rotary is None else rotary.sin,
-        **conv,
-    )

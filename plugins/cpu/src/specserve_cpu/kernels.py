@@ -26,8 +26,9 @@ from specserve_cpu.coded import (
 )
 from specserve_cpu.dlpack import dlpack
 from specserve_cpu.draft_head import fuse_draft
-from specserve_cpu.fused import FUSES, fuse, routing_numbers
+from specserve_cpu.fused import FUSES, fuse
 from specserve_cpu.gated_delta_net import DeltaCalls, native_mixer
+from specserve_cpu.layer_weights import routing_numbers
 from specserve_cpu.linear import PackedLinear, ReadableLinear, contiguous_rows, pad_columns, quantise
 from specserve_cpu.options import AUTO, GROUP_SIZES
 from specserve_cpu.sampler import CpuSampler
@@ -157,6 +158,11 @@ class CpuKernels(KernelSet):
     def clamped_swiglu(self, gate_up: Tensor, gain: float, limit: float) -> Tensor:
         out = torch.empty((gate_up.shape[0], gate_up.shape[1] // 2), dtype=gate_up.dtype)
         self.native.clamped_swiglu(self.machine, dlpack(contiguous_rows(gate_up)), gain, limit, dlpack(out))
+        return out
+
+    def gate(self, x: Tensor, gates: Tensor) -> Tensor:
+        out = torch.empty(x.shape, dtype=x.dtype)
+        self.native.gate(self.machine, dlpack(contiguous_rows(x)), dlpack(contiguous_rows(gates)), dlpack(out))
         return out
 
     def choose_experts(

@@ -1,0 +1,91 @@
+"""A decoder layer's weights as the native functions take them. Which layers those can compute is not asked here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias, TypedDict
+
+from specserve.api.models import DenseMlp, ShortConv
+from specserve_cpu.linear import PackedLinear
+from specserve_cpu.short_conv import NativeShortConv
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from specserve.api.models import DecoderModel, ExpertsConfig, Mlp, Projection
+    from specserve_cpu import _native
+
+Convs: TypeAlias = "dict[int, NativeShortConv]"
+"""By layer: what some have in place of attention."""
+
+
+def convs_of(machine: _native.Machine, model: DecoderModel) -> Convs | None:
+    """None where a layer has another mixer."""
+    convs: Convs = {}
+    for layer, weights in enumerate(model.layers):
+        if type(weights.mixer) is ShortConv:
+            convs[layer] = NativeShortConv(machine, weights.mixer, model.dtype)
+        elif weights.mixer is not None:
+            return None
+    return convs
+
+
+def native_linear(projection: Projection) -> _native.DtypeModule.PackedLinear:
+    assert isinstance(projection.packed, PackedLinear), f"{projection.name} is not fusable"
+    return projection.packed.native
+
+
+class MlpWeights(TypedDict):
+    """Arguments of the native `LayerWeights`: a plain MLP, or a router and experts, each as gate_up and down."""
+
+    gate_up: _native.DtypeModule.PackedLinear | None
+    down: _native.DtypeModule.PackedLinear | None
+    router: _native.DtypeModule.PackedLinear | None
+    experts: list[tuple[_native.DtypeModule.PackedLinear, _native.DtypeModule.PackedLinear]]
+
+
+def native_mlp(mlp: Mlp) -> MlpWeights:
+    if isinstance(mlp, DenseMlp):
+        gate_up, down = native_linear(mlp.gate_up_proj), native_linear(mlp.down_proj)
+        return {"gate_up": gate_up, "down": down, "router": None, "experts": []}
+    experts = [(native_linear(each.gate_up_proj), native_linear(each.down_proj)) for each in mlp.experts]
+    return {"gate_up": None, "down": None, "router": native_linear(mlp.router), "experts": experts}
+
+
+def routing_numbers(config: ExpertsConfig) -> _native.Routing:
+    return config.count, config.chosen, config.scores, config.renormalised, config.rounded
+
+
+class ConvWeights(TypedDict):
+    """Arguments of the native `LayerWeights`: a short convolution, and what the cache has of its tokens."""
+
+    conv: _native.DtypeModule.ShortConv | None
+    kept: Tensor | None
+
+
+def native_conv(model: DecoderModel, layer: int, convs: Convs) -> ConvWeights:
+    if layer not in convs:
+        return {"conv": None, "kept": None}
+    return {"conv": convs[layer].native, "kept": model.token_states[model.state_layers[layer]]}
+
+
+def layer_weights(
+    module: type[_native.DtypeModule], model: DecoderModel, index: int, conv: ConvWeights
+) -> _native.DtypeModule.LayerWeights:
+    layer, rotary = model.layers[index], model.layer_rotaries[index]
+    return module.LayerWeights(
+        input_norm=layer.input_norm,
+        aux_norm=layer.aux_norm,
+        qkv=native_linear(layer.qkv_proj),
+        q_norm=layer.q_norm,
+        k_norm=layer.k_norm,
+        gate=None if layer.gate_proj is None else native_linear(layer.gate_proj),
+        gates_in_qkv=layer.mixer is None and model.config.attention_gate == "number",
+        o=native_linear(layer.o_proj),
+        attention_output_norm=layer.attention_output_norm,
+        mlp_norm=layer.mlp_norm,
+        **native_mlp(layer.mlp),
+        mlp_output_norm=layer.mlp_output_norm,
+        cos=None if rotary is None else rotary.cos,
+        sin=None if rotary is None else rotary.sin,
+        **conv,
+    )

@@ -1,0 +1,121 @@
+"""Gates of attention, one for each head or each number, in native layers: near float64, with the bits of the pieces."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from native_cases import SETS, U_SUM, U, assert_near, each_dtype, each_set, make_unusual, randn, same_bits
+from test_cpu_adapters import engine_with_adapters, requests_with_adapters
+from test_cpu_fused import in_pieces, passes, same_decisions
+from test_cpu_int8_engine import noisy
+from test_cpu_rowwise import kernels
+from test_cpu_short_conv_engine import name_of, options
+
+from covering import covering
+from specserve.models.tiled import TiledPass
+from specserve_cpu.fused import FusedPass, SplitPass
+from specserve_workbench.testing.engines import accepted, assert_lossless, make_engine, run_requests
+from specserve_workbench.testing.requests import varied_requests
+from specserve_workbench.testing.toy import write_checkpoint
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import torch
+
+ONLY_ATTENTION = ["full_attention", "full_attention"]
+MODELS: dict[str, dict[str, Any]] = {
+    "of numbers": {"architecture": "qwen3_5_text", "layer_types": ONLY_ATTENTION},
+    "of numbers, with biases": {
+        "architecture": "qwen3_5_text",
+        "layer_types": ONLY_ATTENTION,
+        "attention_bias": True,
+        "num_key_value_heads": 1,
+        "head_dim": 40,
+    },
+    "of heads": {"architecture": "lfm3"},
+    "of heads, norms before": {
+        "architecture": "lfm3",
+        "use_sandwich_norm": False,
+        "num_hidden_layers": 3,
+        "layer_types": ["full_attention", "conv", "sliding_attention"],
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_checkpoint(tmp_path_factory.mktemp("gates"), **MODELS[request.param])
+
+
+each_model = pytest.mark.parametrize("model", MODELS, indirect=True)
+a_model_of_each = pytest.mark.parametrize("model", ["of numbers", "of heads"], indirect=True)
+
+
+@each_set
+@each_dtype
+@pytest.mark.parametrize(("heads", "width"), [(50, 1), (5, 40), (19, 7), (1, 16)])
+def test_the_gated_numbers_are_near_float64(isa: str, dtype: torch.dtype, heads: int, width: int) -> None:
+    x, gates = randn(6, heads * width, dtype=dtype), randn(6, heads, dtype=dtype, seed=1, scale=4)
+    exact = x.double().view(6, heads, width) * gates.double().sigmoid()[..., None]
+    got = kernels(isa, dtype).gate(x, gates)
+    assert_near(got, exact.flatten(1), (8 * U_SUM + U[dtype]) * exact.flatten(1).abs(), dtype)
+
+
+@each_set
+@each_dtype
+def test_a_gated_row_has_its_bits_among_any_others(isa: str, dtype: torch.dtype) -> None:
+    for heads, width in ((70, 1), (3, 20)):
+        x = make_unusual(randn(5, heads * width, dtype=dtype), 1)
+        gates = make_unusual(randn(5, 2 * heads, dtype=dtype, scale=30), 2)[:, :heads]
+        among = kernels(isa, dtype, threads=2).gate(x, gates)
+        for row in range(5):
+            assert same_bits(among[row], kernels(isa, dtype).gate(x[row : row + 1], gates[row : row + 1])[0])
+
+
+@covering(("model", "dtype"), ("isa", "dtype"),
+    model=MODELS, isa=[s for s in SETS if "vnni" not in s], dtype=["float32", "bfloat16"], indirect=["model"],
+)  # fmt: skip
+def test_fused_layers_with_gates_have_the_bits_of_the_pieces(model: Path, isa: str, dtype: str) -> None:
+    requests = varied_requests(6)
+    fused, other = (make_engine(model, **options(isa, dtype=dtype, threads=n)) for n in (2, 1))
+    assert isinstance(passes(fused), FusedPass)
+    assert same_decisions(run_requests(fused.engine, requests), run_requests(in_pieces(other.engine), requests))
+
+
+@each_model
+def test_gated_layers_around_another_backend_have_the_bits_of_their_pieces(model: Path) -> None:
+    requests = varied_requests(4)
+    split, other = (make_engine(model, **options(dtype="bfloat16", attention="sdpa")) for _ in range(2))
+    assert isinstance(passes(split), SplitPass)
+    assert same_decisions(run_requests(split.engine, requests), run_requests(in_pieces(other.engine), requests))
+
+
+@a_model_of_each
+@pytest.mark.parametrize("weights", ["int8", "int4"])
+def test_gated_layers_of_few_bits_have_the_bits_of_their_pieces(model: Path, weights: str) -> None:
+    requests = varied_requests(4)
+    fused, other = (make_engine(model, **options(dtype="bfloat16", cpu={"weights": weights})) for _ in range(2))
+    assert isinstance(passes(fused), FusedPass)
+    assert same_decisions(run_requests(fused.engine, requests), run_requests(in_pieces(other.engine), requests))
+
+
+@a_model_of_each
+@each_dtype
+def test_draft_trees_of_gated_models_are_lossless(model: Path, dtype: torch.dtype) -> None:
+    served = assert_lossless(model, varied_requests(6), noisy, **options(dtype=name_of(dtype)))
+    right, drafted = accepted(served)
+    assert 0.2 * drafted < right < drafted
+
+
+@each_model
+@pytest.mark.parametrize("attention", ["auto", "sdpa"])
+def test_adapters_of_gated_layers_have_the_bits_of_the_pieces(model: Path, attention: str) -> None:
+    fused, pieces, plain = (engine_with_adapters(model, dtype="bfloat16", attention=attention) for _ in range(3))
+    assert isinstance(fused.runner.passes, FusedPass if attention == "auto" else SplitPass)
+    pieces.runner.passes = TiledPass(pieces.runner.model, pieces.runner.attention, None)
+    requests = requests_with_adapters("a", "", "b")
+    adapted = run_requests(fused, requests).decided()
+    assert adapted == run_requests(pieces, requests).decided()
+    assert adapted != run_requests(plain, requests_with_adapters("", "", "")).decided()
