@@ -13,6 +13,7 @@ from specserve.batch.request import Request
 from specserve.batch.span import ScheduledSpan
 from specserve_cpu.dlpack import dlpack
 from specserve_cpu.fused import native_taps
+from specserve_cpu.gated_delta_net import NO_RUNS
 from specserve_workbench.testing.engines import make_engine
 from specserve_workbench.testing.requests import toy_request
 
@@ -70,7 +71,14 @@ def test_a_tap_outside_of_its_tensor_is_refused(toy_model: Path, row: int, colum
     plan: Any = runner.attention.plan(batch)
     with pytest.raises(ValueError, match="must lie in its tensor; got"):
         stack.forward(
-            dlpack(x), dlpack(numbers), dlpack(numbers), plan.native, [], None, [(1, dlpack(source), row, column)]
+            dlpack(x),
+            dlpack(numbers),
+            dlpack(numbers),
+            plan.native,
+            [],
+            None,
+            [(1, dlpack(source), row, column)],
+            NO_RUNS,
         )
     assert (source == 99.0).all()
     assert not x.any()

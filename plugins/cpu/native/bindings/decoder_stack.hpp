@@ -37,7 +37,7 @@ class PyDecoderStack {
           shape_(make_shape(heads, eps, scale, activation, residual, routing)), stack_(make_stack()) {}
 
     void forward(const Array& x, const Array& positions, const Array& slots, const AttentionPlan& plan,
-                 const Segments& adapters, const std::optional<Array>& aux, const Taps& taps) {
+                 const Segments& adapters, const std::optional<Array>& aux, const Taps& taps, nb::handle runs) {
         S* hidden = checked_data<S>(x, "x", {kAny, hidden_size_});
         int64_t rows = static_cast<int64_t>(x.shape(0));
         const int64_t* row_positions = checked_positions(positions, rows);
@@ -46,9 +46,12 @@ class PyDecoderStack {
         auto segments = checked_segments(adapters, rows);
         const S* aux_rows = checked_aux(aux, rows);
         auto outputs = checked_taps(taps, rows);
+        std::vector<int64_t> numbers;
+        append(runs, "runs", kAny, numbers);
         nb::gil_scoped_release no_gil;
         std::lock_guard lock(mutex_);
-        if (rows) stack_.forward(hidden, row_positions, row_slots, plan, segments, aux_rows, outputs);
+        auto own_runs = read_runs(numbers, static_cast<int>(rows));
+        if (rows) stack_.forward(hidden, row_positions, row_slots, plan, segments, aux_rows, outputs, own_runs);
     }
 
     void pre_attention(int layer, const Array& x, const Array& positions, const Segments& adapters,
@@ -110,9 +113,10 @@ class PyDecoderStack {
                                             std::to_string(data[i]) + ".");
         return data;
     }
-    bool has_convs_or_gates() const {
-        return std::any_of(layers_.begin(), layers_.end(),
-                           [](const LayerWeights<S>& layer) { return layer.conv || layer.gate || layer.gates_in_qkv; });
+    bool has_mixers_or_gates() const {
+        return std::any_of(layers_.begin(), layers_.end(), [](const LayerWeights<S>& layer) {
+            return !layer.attends() || layer.gate || layer.gates_in_qkv;
+        });
     }
     int64_t num_positions() const { return positions_; }
     int num_layers() const { return static_cast<int>(layers_.size()); }
@@ -166,17 +170,18 @@ class PyDecoderStack {
 
     DecoderStack<S> make_stack() const {
         auto attending =
-            std::count_if(layers_.begin(), layers_.end(), [](const LayerWeights<S>& layer) { return !layer.conv; });
+            std::count_if(layers_.begin(), layers_.end(), [](const LayerWeights<S>& layer) { return layer.attends(); });
         if (attention_ && attending > attention_->num_layers())
             throw std::invalid_argument("layers with attention must be at most the cache's " +
                                         std::to_string(attention_->num_layers()) + "; got " +
                                         std::to_string(attending) + ".");
+        check_deltas(layers_, *machine_);
         std::vector<DecoderLayer<S>> layers;
         int place = 0;  // in the cache
         for (const LayerWeights<S>& weights : layers_) {
             layers.push_back(to_decoder_layer(weights, shape_, positions_));
             if (attention_ && weights.conv) check_kept(weights.kept);
-            if (!attention_ || weights.conv) continue;
+            if (!attention_ || !weights.attends()) continue;
             layers.back().cache = attention_->cache_layer(place);
             layers.back().rules = attention_->rules(place++);
         }
@@ -184,6 +189,20 @@ class PyDecoderStack {
         NormWeight<S> final_norm = checked_norm<S>(final_norm_, hidden_size_);
         return DecoderStack<S>(table, attention_ ? attention_->layout() : table.by_slot, machine_->pool, shape_,
                                std::move(layers), final_norm, lm_head_->linear());
+    }
+
+    // By layer: the runs of gated delta nets.
+    std::vector<std::vector<DeltaRun<S>>> read_runs(const std::vector<int64_t>& numbers, int rows) {
+        std::vector<std::vector<DeltaRun<S>>> runs(layers_.size());
+        stack_.reserve(rows);
+        for (int i = 0; i < num_layers(); ++i) {
+            const LayerWeights<S>& layer = layers_[static_cast<size_t>(i)];
+            if (!layer.delta) continue;
+            runs[static_cast<size_t>(i)] =
+                (*layer.delta)
+                    ->read_runs(numbers, stack_.mixer_rows(i, rows), stack_.mixed_rows(), *layer.states, *layer.trails);
+        }
+        return runs;
     }
 
     // Every slot of a plan is a slot of it.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bindings/attention.hpp"
+#include "bindings/gated_delta_net.hpp"
 #include "bindings/linear.hpp"
 #include "bindings/short_conv.hpp"
 #include "ops/decoder_stack.hpp"
@@ -23,8 +24,12 @@ struct LayerWeights {
     std::vector<std::pair<std::shared_ptr<PackedLinear<S>>, std::shared_ptr<PackedLinear<S>>>>
         experts;  // gate_up, down
     std::optional<Array> cos, sin;
-    std::optional<std::shared_ptr<PyShortConv<S>>> conv;  // in place of attention
-    std::optional<Array> kept;                            // what the cache has of its tokens
+    std::optional<std::shared_ptr<PyShortConv<S>>> conv;       // in place of attention
+    std::optional<Array> kept;                                 // what the cache has of its tokens
+    std::optional<std::shared_ptr<PyGatedDeltaNet<S>>> delta;  // in place of attention
+    std::optional<Array> states, trails;                       // its memory
+
+    bool attends() const { return !conv && !delta; }
 };
 
 template <typename S>
@@ -105,9 +110,24 @@ ShortConv<S> checked_conv(const LayerWeights<S>& weights, int hidden) {
 template <typename S>
 void set_gate(const LayerWeights<S>& weights, DecoderLayer<S>& layer) {
     bool has_any = weights.gate || weights.gates_in_qkv;
-    if ((weights.gate && weights.gates_in_qkv) || (layer.conv && has_any))
+    if ((weights.gate && weights.gates_in_qkv) || (!layer.attends() && has_any))
         throw std::invalid_argument("gates must be of heads or of numbers, and of attention.");
     if (has_any) layer.gate_of = weights.gate ? GateOf::kHead : GateOf::kNumber;
+}
+
+// The layers of a job share its threads, and memory that one of them uses at a time.
+template <typename S>
+void check_deltas(const std::vector<LayerWeights<S>>& layers, const Machine& machine) {
+    const DeltaWorkspace* workspace = nullptr;
+    for (const LayerWeights<S>& layer : layers) {
+        if (!layer.delta) continue;
+        const DeltaWorkspace& own = (*layer.delta)->net().workspace();
+        if ((workspace && &own != workspace) || own.pool != machine.pool)
+            throw std::invalid_argument("gated delta nets must share one workspace of the layers' machine.");
+        if (!layer.states || !layer.trails)
+            throw std::invalid_argument("a layer with a gated delta net must have states and trails.");
+        workspace = &own;
+    }
 }
 
 // Without keys and values in a cache.
@@ -118,7 +138,10 @@ DecoderLayer<S> to_decoder_layer(const LayerWeights<S>& weights, const DecoderSh
     DecoderLayer<S> layer{};
     layer.input_norm = checked_norm<S>(weights.input_norm, hidden);
     layer.aux_norm = checked_norm<S>(weights.aux_norm, hidden);
+    if (weights.conv && weights.delta)
+        throw std::invalid_argument("a layer must have a short convolution or a gated delta net, not both.");
     if (weights.conv) layer.conv = checked_conv(weights, hidden);
+    if (weights.delta) layer.delta = &(*weights.delta)->net();
     set_gate(weights, layer);
     int qkv_inputs = layer.aux_norm ? 2 * hidden : hidden;
     layer.qkv = checked_linear(*weights.qkv, "qkv", shape.qkv_outputs(layer), qkv_inputs);

@@ -155,7 +155,7 @@ class PyDraftHead {
                                         std::to_string(target_size) + " and " + std::to_string(hidden) + ".");
         w.target_norm = checked_rounded_norm<S>(parts_.target_norm, hidden);
         if (parts_.fc) w.fc = checked_linear(**parts_.fc, "fc", hidden, 2 * hidden);
-        if (stack_->has_convs_or_gates())
+        if (stack_->has_mixers_or_gates())
             throw std::invalid_argument("a draft head's layers must have attention without gates.");
         if (stack_->reads_aux() != (reads_hidden && !parts_.fc))
             throw std::invalid_argument("layers must have an auxiliary norm where there is no fc, and only there.");

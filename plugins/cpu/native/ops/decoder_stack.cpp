@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 
 #include "runtime/kernel_job.hpp"
 
@@ -35,6 +36,7 @@ DecoderStack<S>::DecoderStack(const KernelTable<S>& table, KVLayout<S> layout, s
         for (const Linear<S>* w : {&layer.qkv, &layer.gate, &layer.o, &layer.gate_up, &layer.down}) quantizer_.add(*w);
         experts_.add(layer.mixture);
         reach_ = std::max(reach_, layer.conv.reach);
+        if (layer.delta) delta_ = layer.delta;
         mixer_inputs_ = std::max(mixer_inputs_, shape_.mixer_inputs(layer));
         mixer_outputs_ = std::max(mixer_outputs_, shape_.mixer_outputs(layer));
         num_gates_ = std::max(num_gates_, shape_.num_gates(layer));
@@ -45,7 +47,7 @@ DecoderStack<S>::DecoderStack(const KernelTable<S>& table, KVLayout<S> layout, s
 }
 
 template <typename S>
-void DecoderStack<S>::prepare(int num_rows, const Segments& segments) {
+void DecoderStack<S>::reserve(int num_rows) {
     size_t rows = static_cast<size_t>(num_rows);
     auto grow = [rows](std::vector<S>& buffer, int size) {
         if (buffer.size() < rows * static_cast<size_t>(size)) buffer.resize(rows * static_cast<size_t>(size));
@@ -60,21 +62,33 @@ void DecoderStack<S>::prepare(int num_rows, const Segments& segments) {
     grow(gate_up_, 2 * shape_.intermediate_size);
     quantizer_.reserve(num_rows);
     experts_.reserve(num_rows);
-    adapters_.assign(rows, nullptr);
+}
+
+template <typename S>
+void DecoderStack<S>::prepare(int rows, const Segments& segments) {
+    reserve(rows);
+    adapters_.assign(static_cast<size_t>(rows), nullptr);
     for (const AdapterSegment<S>& segment : segments)
         std::fill(adapters_.begin() + segment.begin, adapters_.begin() + segment.end, segment.adapter);
 }
 
 template <typename S>
 void DecoderStack<S>::forward(S* x, const int64_t* positions, const int64_t* slots, const AttentionPlan& plan,
-                              const Segments& segments, const S* aux, const std::vector<LayerTap<S>>& taps) {
+                              const Segments& segments, const S* aux, const std::vector<LayerTap<S>>& taps,
+                              std::vector<std::vector<DeltaRun<S>>>& runs) {
+    std::unique_lock<std::mutex> workspace;
+    if (delta_) workspace = std::unique_lock(delta_->workspace().in_use);
     Batch in{x, aux, positions, slots, &plan, plan.num_rows(), nullptr, &taps};
     prepare(in.rows, segments);
     attention_.prepare(plan, pool_->size());
     in.preceding = find_preceding(slots, plan);
+    std::vector<DeltaWork> deltas = prepare_deltas(runs);
+    in.deltas = deltas.data();
     copy_taps(in, 0, {0, in.rows, 0, shape_.hidden_size});
     int num_layers = static_cast<int>(layers_.size());
-    run_kernels(*pool_, table_, num_layers * (kMaxPhases + experts_.max_phases(in.rows)), [&](Team& team) {
+    int max_phases = num_layers * (kMaxPhases + experts_.max_phases(in.rows));
+    for (const DeltaWork& delta : deltas) max_phases += delta.num_phases;
+    run_kernels(*pool_, table_, max_phases, [&](Team& team) {
         for (int l = 0; l < num_layers; ++l)
             is_fusable_&& segments.empty() ? run_fused_layer(team, l, in) : run_unfused_layer(team, l, in);
     });
@@ -178,7 +192,7 @@ void DecoderStack<S>::project_and_store(Team& team, int index, const Batch& in) 
                       {projected(layer, qkv_.data()), shape_.qkv_outputs(layer), in.rows});
     });
     if (layer.gate_of == GateOf::kHead) project_gates(team, index, in);
-    if (!layer.conv) store_rows(team, index, in, attends ? shape_.heads.group_size() : 0);
+    if (layer.attends()) store_rows(team, index, in, attends ? shape_.heads.group_size() : 0);
 }
 
 // gates_ of heads.
@@ -210,18 +224,13 @@ void DecoderStack<S>::run_fused_layer(Team& team, int index, const Batch& in) {
     if (in.last) keep_rows(team, in);
     int rows = in.last ? in.last->count : in.rows;
     if (rows == 0) return;
-    const AttentionPlan& plan = in.last ? *in.last->plan : *in.plan;
     ptrdiff_t hidden = shape_.hidden_size, inter = shape_.intermediate_size;
     size_t following = static_cast<size_t>(index) + 1;
     const Linear<S>& next = following < layers_.size() ? layers_[following].qkv : lm_head_;
     int o_panels = layer.o.num_panels(), gate_panels = layer.gate_up.num_panels() / 2;
     int down_panels = layer.down.num_panels();
 
-    if (layer.conv)
-        mix_rows(team, index, in);
-    else
-        attention_.run(team, plan, qkv_.data(), shape_.qkv_size(), layer.cache, layer.rules, attention_out_.data());
-    gate_rows(team, layer, rows, attention_out_.data(), gates_.data());
+    mix_rows(team, index, in);
     auto attention_out = lazy_quantized(team, {attention_out_.data(), shape_.mixer_outputs(layer), rows}, layer.o);
     team.parallel_for_ranges(o_panels, [&](int begin, int end) {
         table_.linear_add(layer.o, attention_out(), panel_range(team, begin, end, o_panels, layer.gate_up, gate_panels),

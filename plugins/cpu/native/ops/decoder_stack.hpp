@@ -1,9 +1,9 @@
 // The decoder's layers as one job of the thread pool.
 //
 // A layer runs in one of two ways, with the same bits. Fused: linear maps include what follows them; for batches
-// without adapters, with our own attention, where layers are as Llama's, have gates of attention or a short
-// convolution. Unfused: linear maps alternate with per-row operations, adapters included, before and after attention
-// (`pre_attention`, `post_attention`); the attention backend may then be any.
+// without adapters, with our own attention, where layers are as Llama's, have gates of attention, or a short
+// convolution or a gated delta net in its place. Unfused: linear maps alternate with per-row operations, adapters
+// included, before and after attention (`pre_attention`, `post_attention`); the attention backend may then be any.
 #pragma once
 
 #include <memory>
@@ -13,6 +13,7 @@
 #include "ops/attention.hpp"
 #include "ops/attention_plan.hpp"
 #include "ops/experts.hpp"
+#include "ops/gated_delta_net.hpp"
 #include "ops/lowrank.hpp"
 #include "runtime/input_quantizer.hpp"
 #include "runtime/thread_pool.hpp"
@@ -50,7 +51,11 @@ struct DecoderLayer {
     Rotation rotation;
     KVCacheLayer cache;  // null pointers if another attention backend owns the cache
     ScoreRules rules;
-    ShortConv<S> conv;  // in place of attention: qkv is its input map then, and o its output map
+    // In place of attention, or null: qkv is its input map then, and o its output map.
+    ShortConv<S> conv;
+    const GatedDeltaNet<S>* delta;
+
+    bool attends() const { return !conv && !delta; }
 };
 
 struct DecoderShape {
@@ -80,10 +85,12 @@ struct DecoderShape {
     }
     template <typename S>
     int mixer_inputs(const DecoderLayer<S>& layer) const {
+        if (layer.delta) return layer.delta->shape().row_size();
         return layer.conv ? 3 * layer.conv.size : qkv_size();
     }
     template <typename S>
     int mixer_outputs(const DecoderLayer<S>& layer) const {
+        if (layer.delta) return layer.delta->shape().out_features();
         return layer.conv ? layer.conv.size : q_size();
     }
 };
@@ -112,9 +119,15 @@ class DecoderStack {
                  std::vector<DecoderLayer<S>> layers, NormWeight<S> final_norm, Linear<S> lm_head);
 
     // All layers. x: [rows][hidden_size], updated in place. aux: [rows][hidden_size], read by layers that have an
-    // auxiliary norm.
+    // auxiliary norm. runs: by layer, of gated delta nets alone, over `mixer_rows` and `mixed_rows`.
     void forward(S* x, const int64_t* positions, const int64_t* slots, const AttentionPlan& plan,
-                 const Segments& segments, const S* aux, const std::vector<LayerTap<S>>& taps);
+                 const Segments& segments, const S* aux, const std::vector<LayerTap<S>>& taps,
+                 std::vector<std::vector<DeltaRun<S>>>& runs);
+
+    // Where the next batch has the rows that a layer's mixer reads, and those that it gives, after `reserve`.
+    void reserve(int rows);
+    Rows<const S> mixer_rows(int layer, int rows) const { return {qkv_.data(), mixer_inputs(layer), rows}; }
+    S* mixed_rows() { return attention_out_.data(); }
 
     // The same without adapters and taps, where the last output is wanted of some rows only, and of the others their
     // keys and values: it becomes the first rows of x. `plan` is not read if there is one layer. Of layers as Llama's.
@@ -123,7 +136,7 @@ class DecoderStack {
 
     // What attention reads of a layer's input, and the gates of its output.
     struct Projected {
-        S* qkv;  // [rows][queries, keys, values], with RoPE applied; of layers with a short convolution, what it reads
+        S* qkv;    // [rows][queries, keys, values], with RoPE applied; of layers without attention, what they read
         S* gates;  // [rows][num_gates]
     };
     // The parts of a layer around another attention backend.
@@ -141,6 +154,7 @@ class DecoderStack {
 
    private:
     using Team = ThreadPool::Team;
+    using DeltaWork = typename GatedDeltaNet<S>::Work;
     struct Batch {
         S* x;
         const S* aux;
@@ -150,7 +164,8 @@ class DecoderStack {
         int rows;
         const RowSubset* last = nullptr;  // of the last layer; null for all rows
         const std::vector<LayerTap<S>>* taps = nullptr;
-        PrecedingSlots preceding = {};  // of layers with short convolutions
+        PrecedingSlots preceding = {};      // of layers with short convolutions
+        const DeltaWork* deltas = nullptr;  // by layer, of gated delta nets
     };
     void prepare(int rows, const Segments& segments);
     // Rows and columns of a layer's input.
@@ -165,6 +180,8 @@ class DecoderStack {
     void store_rows(Team& team, int layer, const Batch& in, int num_queries);
     void gate_rows(Team& team, const DecoderLayer<S>& layer, int rows, const S* attention_out, const S* gates);
     void mix_rows(Team& team, int layer, const Batch& in);
+    void convolve_rows(Team& team, const ShortConv<S>& conv, const Batch& in);
+    std::vector<DeltaWork> prepare_deltas(std::vector<std::vector<DeltaRun<S>>>& runs) const;
     PrecedingSlots find_preceding(const int64_t* slots, const AttentionPlan& plan);
     void keep_rows(Team& team, const Batch& in);
     void run_unfused_layer(Team& team, int layer, const Batch& in);
@@ -220,6 +237,7 @@ class DecoderStack {
     Linear<S> lm_head_;
     Attention<S> attention_;
     Experts<S> experts_;
+    const GatedDeltaNet<S>* delta_ = nullptr;                               // of any layer: all have one workspace
     int reach_ = 0, mixer_inputs_ = 0, mixer_outputs_ = 0, num_gates_ = 0;  // the most of any layer
     std::vector<int64_t> preceding_;
     std::vector<S> normed_, qkv_, attention_out_, activated_;

@@ -1,4 +1,5 @@
-// What a layer mixes rows with: keys and values of attention and the gates of its output, or a short convolution.
+// What a layer mixes rows with: attention over keys and values, and the gates of its output; or a short convolution or
+// a gated delta net.
 #include <algorithm>
 #include <cstring>
 
@@ -86,15 +87,34 @@ void DecoderStack<S>::store_rows(Team& team, int index, const Batch& in, int num
     });
 }
 
-// attention_out_ of all rows. A task has some channels of every row: a row reads what rows before it have written.
+// attention_out_ of all rows, or of those of in.last.
 template <typename S>
 void DecoderStack<S>::mix_rows(Team& team, int index, const Batch& in) {
-    const ShortConv<S>& conv = layers_[static_cast<size_t>(index)].conv;
+    const DecoderLayer<S>& layer = layers_[static_cast<size_t>(index)];
+    if (layer.conv) return convolve_rows(team, layer.conv, in);
+    if (layer.delta) return layer.delta->run(team, in.deltas[index]);
+    const AttentionPlan& plan = in.last ? *in.last->plan : *in.plan;
+    attention_.run(team, plan, qkv_.data(), shape_.qkv_size(), layer.cache, layer.rules, attention_out_.data());
+    gate_rows(team, layer, in.last ? in.last->count : in.rows, attention_out_.data(), gates_.data());
+}
+
+// A task has some channels of every row: a row reads what rows before it have written.
+template <typename S>
+void DecoderStack<S>::convolve_rows(Team& team, const ShortConv<S>& conv, const Batch& in) {
     Rows<const S> rows{qkv_.data(), 3 * ptrdiff_t{conv.size}, in.rows};
     team.parallel_for_ranges(ceil_div(conv.size, kLanes), [&](int begin, int end) {
         ChannelRange channels{begin * kLanes, std::min(end * kLanes, conv.size)};
         table_.short_conv(conv, rows, in.preceding, channels, {attention_out_.data(), conv.size, in.rows});
     });
+}
+
+// Of no tokens where a layer has no gated delta net.
+template <typename S>
+auto DecoderStack<S>::prepare_deltas(std::vector<std::vector<DeltaRun<S>>>& runs) const -> std::vector<DeltaWork> {
+    std::vector<DeltaWork> all(layers_.size());
+    for (size_t layer = 0; layer < layers_.size(); ++layer)
+        if (layers_[layer].delta) all[layer] = layers_[layer].delta->prepare(runs[layer]);
+    return all;
 }
 
 // For layers with short convolutions.

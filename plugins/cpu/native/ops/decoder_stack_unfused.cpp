@@ -97,7 +97,7 @@ void DecoderStack<S>::project_qkv(Team& team, int index, bool is_first, const Ba
         Rows<const S> x{normed + begin * hidden, hidden, count};
         add_adapter(adapter, &AdapterLayer<S>::qkv, x, qkv + begin * width, shape_.qkv_outputs(layer));
         if (has_gate) add_adapter(adapter, &AdapterLayer<S>::gate, x, to.gates + begin * num_gates, num_gates);
-        for (int r = begin; r < begin + count && !layer.conv; ++r) store_row(layer, in, r, to);
+        for (int r = begin; r < begin + count && layer.attends(); ++r) store_row(layer, in, r, to);
     });
 }
 
@@ -167,14 +167,9 @@ void DecoderStack<S>::finish_layer(Team& team, int index, const Batch& in, const
 
 template <typename S>
 void DecoderStack<S>::run_unfused_layer(Team& team, int index, const Batch& in) {
-    const DecoderLayer<S>& layer = layers_[static_cast<size_t>(index)];
     size_t following = static_cast<size_t>(index) + 1;
     project_qkv(team, index, index == 0, in, {qkv_.data(), gates_.data()});
-    if (layer.conv)
-        mix_rows(team, index, in);
-    else
-        attention_.run(team, *in.plan, qkv_.data(), shape_.qkv_size(), layer.cache, layer.rules, attention_out_.data());
-    gate_rows(team, layer, in.rows, attention_out_.data(), gates_.data());
+    mix_rows(team, index, in);
     finish_layer(team, index, in, attention_out_.data(), following < layers_.size() ? &layers_[following] : nullptr);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "runtime/kernel_job.hpp"
 
@@ -65,6 +66,12 @@ auto GatedDeltaNet<S>::plan_branches(const DeltaRun<S>& run) -> BranchPlan {
 template <typename S>
 void GatedDeltaNet<S>::mix(std::vector<DeltaRun<S>>& runs) const {
     std::lock_guard<std::mutex> lock(workspace_->in_use);
+    Work work = prepare(runs);
+    run_kernels(*workspace_->pool, table_, work.num_phases, [&](ThreadPool::Team& team) { run(team, work); });
+}
+
+template <typename S>
+auto GatedDeltaNet<S>::prepare(std::vector<DeltaRun<S>>& runs) const -> Work {
     std::vector<std::vector<Stretch>> all = pieces(runs);
     std::vector<BranchPlan> plans;
     int most_tokens = 0, most_branches = 0;
@@ -84,9 +91,13 @@ void GatedDeltaNet<S>::mix(std::vector<DeltaRun<S>>& runs) const {
     workspace.gates.reserve(ptrdiff_t{most_tokens} * 2 * shape_.value_heads);
     workspace.outputs.reserve(ptrdiff_t{most_tokens} * shape_.out_features());
     for (LineBuffer& blocks : workspace.blocks) blocks.reserve((1 + most_branches) * block_size());
-    run_kernels(*workspace.pool, table_, kPhasesOfPiece * static_cast<int>(all.size()), [&](ThreadPool::Team& team) {
-        for (const std::vector<Stretch>& piece : all) compute(team, piece, plans.data(), runs.data());
-    });
+    int num_phases = kPhasesOfPiece * static_cast<int>(all.size());
+    return {std::move(all), std::move(plans), runs.data(), num_phases};
+}
+
+template <typename S>
+void GatedDeltaNet<S>::run(ThreadPool::Team& team, const Work& work) const {
+    for (const std::vector<Stretch>& piece : work.pieces) compute(team, piece, work.plans.data(), work.first_run);
 }
 
 template <typename S>

@@ -103,7 +103,14 @@ class GatedDeltaNet {
         : table_(table), workspace_(std::move(workspace)), shape_(shape), weights_(weights) {}
 
     const DeltaShape& shape() const { return shape_; }
+    DeltaWorkspace& workspace() const { return *workspace_; }
     void mix(std::vector<DeltaRun<S>>& runs) const;
+
+    // The same as a part of a job of the workspace's threads, which has the workspace from `prepare` on. The runs must
+    // live until it ends.
+    struct Work;
+    Work prepare(std::vector<DeltaRun<S>>& runs) const;
+    void run(ThreadPool::Team& team, const Work& work) const;
 
    private:
     // Tokens [begin, end) of a run, whose numbers in the workspace begin at `first`.
@@ -141,6 +148,15 @@ class GatedDeltaNet {
     std::shared_ptr<DeltaWorkspace> workspace_;
     DeltaShape shape_;
     DeltaWeights weights_;
+};
+
+// What `run` does, in `num_phases` phases.
+template <typename S>
+struct GatedDeltaNet<S>::Work {
+    std::vector<std::vector<Stretch>> pieces;
+    std::vector<BranchPlan> plans;
+    const DeltaRun<S>* first_run = nullptr;
+    int num_phases = 0;
 };
 
 }  // namespace specserve

@@ -22,6 +22,8 @@ struct Batch {
                 for (int node = 0; node < num_drafts; ++node) parents.push_back(between(random, -1, node - 1));
             std::vector<int32_t> blocks;
             for (int position = 0; position < end; position += block_size) blocks.push_back(num_blocks++);
+            runs.push_back({num_committed, {parents.begin(), parents.end()}});
+            for (int node = 0; parents.empty() && node < num_drafts; ++node) runs.back().parents.push_back(node - 1);
             require(plan.add(start, end - start, num_committed, blocks, parents, 0), "a request does not fit");
             for (int position = start; position < end; ++position) {
                 slots.push_back(int64_t{blocks[static_cast<size_t>(position / block_size)]} * block_size +
@@ -33,6 +35,7 @@ struct Batch {
 
     AttentionPlan plan;
     std::vector<int64_t> slots, positions;
+    std::vector<RunOfBatch> runs;
     int num_blocks = 0;
 };
 
@@ -46,6 +49,7 @@ struct Adapters {
             LowRank<S>* projections[] = {&layer.qkv, &layer.o, &layer.gate_up, &layer.down};
             size_t index = static_cast<size_t>(&layer - nonzero.layers.data());
             for (size_t i = 0; i < 4; ++i) add_parts(pool, random, model.linear(index, i), *projections[i]);
+            if (model.gate_of == GateOf::kHead) add_parts(pool, random, model.linears[5].linear(), layer.gate);
             if (!model.routing.count) continue;
             add_parts(pool, random, model.expert_linears[0].linear(), layer.router);
             layer.experts.resize(static_cast<size_t>(between(random, 0, model.routing.count)));
@@ -96,6 +100,28 @@ typename DecoderStack<S>::Segments split_by_row(const typename DecoderStack<S>::
     return rows;
 }
 
+// A stack with the model's gated delta net, if it has one, and states of its own.
+template <typename S>
+struct WithStates {
+    WithStates(const Model<S>& model, const Kernels& kernels, std::shared_ptr<ThreadPool> pool, const Batch& batch)
+        : runs(batch.runs) {
+        if (!model.net) return;
+        net = std::make_unique<GatedDeltaNet<S>>(model.net->net(kernels, std::move(pool)));
+        states = std::make_unique<RandomStates<S>>(model.net->shape, runs);
+    }
+    // By layer, of the next batch of the stack.
+    std::vector<std::vector<DeltaRun<S>>> next(DecoderStack<S>& stack, int rows) {
+        stack.reserve(rows);
+        if (!net) return {{}, {}};
+        return {states->runs(runs, stack.mixer_rows(0, rows), stack.mixed_rows()), {}};
+    }
+    bool operator==(const WithStates& other) const { return !net || *states == *other.states; }
+
+    const std::vector<RunOfBatch>& runs;
+    std::unique_ptr<GatedDeltaNet<S>> net;
+    std::unique_ptr<RandomStates<S>> states;
+};
+
 }  // namespace
 
 // The same batch on one thread and on several, with other tiles, other calls and other segments.
@@ -126,14 +152,19 @@ void check_decoder_stack(const Kernels& kernels, std::shared_ptr<ThreadPool> poo
     std::vector<S> tapped(x.size()), other_tapped(x.size()), last(x.size());
     std::vector<float> logits(model.kVocab), other_logits(static_cast<size_t>(rows) * model.kVocab);
 
-    DecoderStack<S> many = model.stack(kernels, layout, pool, cache.layer(), rules, min_key, kept.data());
+    auto one_thread = std::make_shared<ThreadPool>(1);
+    WithStates<S> of_many(model, kernels, pool, batch), of_one(model, kernels, one_thread, other);
+    DecoderStack<S> many =
+        model.stack(kernels, layout, pool, cache.layer(), rules, min_key, kept.data(), of_many.net.get());
+    auto runs = of_many.next(many, rows);
     many.forward(x.data(), batch.positions.data(), batch.slots.data(), batch.plan, segments, aux_rows,
-                 {{1, tapped.data(), model.hidden}, {2, last.data(), model.hidden}});
+                 {{1, tapped.data(), model.hidden}, {2, last.data(), model.hidden}}, runs);
     many.logits(x.data(), last_row.data(), 1, logits.data());
-    DecoderStack<S> one = model.stack(kernels, layout, std::make_shared<ThreadPool>(1), other_cache.layer(), rules,
-                                      min_key, other_kept.data());
+    DecoderStack<S> one = model.stack(kernels, layout, one_thread, other_cache.layer(), rules, min_key,
+                                      other_kept.data(), of_one.net.get());
+    auto other_runs = of_one.next(one, rows);
     one.forward(other_x.data(), other.positions.data(), other.slots.data(), other.plan, split_by_row<S>(segments),
-                aux_rows, {{1, other_tapped.data(), model.hidden}});
+                aux_rows, {{1, other_tapped.data(), model.hidden}}, other_runs);
     one.logits(other_x.data(), nullptr, rows, other_logits.data());
     std::string isa = kernels.name;
     require(same_bits(x.data(), other_x.data(), x.size()), isa + ": hidden states depend on threads or tiles");
@@ -141,10 +172,11 @@ void check_decoder_stack(const Kernels& kernels, std::shared_ptr<ThreadPool> poo
     require(same_bits(x.data(), last.data(), x.size()), isa + ": the last tap is not the output");
     require(cache == other_cache, isa + ": the caches differ");
     require(same_bits(kept.data(), other_kept.data(), kept.size()), isa + ": what convolutions keep differs");
+    require(of_many == of_one, isa + ": states differ");
     std::vector<S> fused = random_numbers<S>(random, x.size()), unfused = fused;
-    many.forward(fused.data(), batch.positions.data(), batch.slots.data(), batch.plan, {}, aux_rows, {});
+    many.forward(fused.data(), batch.positions.data(), batch.slots.data(), batch.plan, {}, aux_rows, {}, runs);
     many.forward(unfused.data(), batch.positions.data(), batch.slots.data(), batch.plan, {{0, rows, &adapters.zero}},
-                 aux_rows, {});
+                 aux_rows, {}, runs);
     require(same_bits(fused.data(), unfused.data(), x.size()), isa + ": unfused layers have other bits");
     require(same_bits(logits.data(), other_logits.data() + (rows - 1) * model.kVocab, logits.size()),
             isa + ": logits depend on the other rows");

@@ -1,4 +1,5 @@
-// A random model of two layers, with experts or without; the first may have a short convolution in place of attention.
+// A random model of two layers, with experts or without, with gates of attention or without; the first may have a short
+// convolution or a gated delta net in place of attention.
 #pragma once
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 
 #include "ops/decoder_stack.hpp"
 #include "stress/random_linear.hpp"
+#include "stress/random_net.hpp"
 
 namespace specserve {
 
@@ -17,22 +19,30 @@ struct Model {
     Model(ThreadPool& pool, Random& random, HeadShape shape, bool is_target)
         : heads(shape), hidden(between(random, 1, 30) * 2), inter(16 * between(random, 1, 3)),
           has_aux(between(random, 0, 1)) {
+        if (is_target) gate_of = static_cast<GateOf>(between(random, 0, 2));
         int qkv = (heads.num_heads + 2 * heads.num_kv_heads) * heads.head_dim, q = heads.num_heads * heads.head_dim;
-        for (auto [out_features, in_features] : {std::pair{qkv, has_aux ? 2 * hidden : hidden},
+        int of_numbers = gate_of == GateOf::kNumber ? q : 0, inputs = has_aux ? 2 * hidden : hidden;
+        for (auto [out_features, in_features] : {std::pair{qkv + of_numbers, has_aux ? 2 * hidden : hidden},
                                                  {hidden, q},
                                                  {2 * inter, hidden},
                                                  {hidden, inter},
-                                                 {kVocab, hidden}}) {
+                                                 {kVocab, hidden},
+                                                 {heads.num_heads, inputs}}) {
             std::vector<S> bias = random_numbers<S>(random, static_cast<size_t>(out_features));
             linears.push_back(random_linear<S>(pool, random, out_features, in_features, bias.data()).packed);
         }
         if (is_target && between(random, 0, 1)) {
             taps = between(random, 1, 5);
-            for (auto [out_features, in_features] :
-                 {std::pair{3 * hidden, has_aux ? 2 * hidden : hidden}, {hidden, hidden}})
-                conv_linears.push_back(random_linear<S>(pool, random, out_features, in_features, nullptr).packed);
+            for (auto [out_features, in_features] : {std::pair{3 * hidden, inputs}, {hidden, hidden}})
+                mixer_linears.push_back(random_linear<S>(pool, random, out_features, in_features, nullptr).packed);
             conv_weight = random_numbers<float>(random, static_cast<size_t>((taps + 1) * hidden));
             has_conv_bias = between(random, 0, 1);
+        }
+        if (is_target && !taps && between(random, 0, 1)) {
+            net = std::make_unique<RandomNet<S>>(random);
+            const DeltaShape& own = net->shape;
+            for (auto [out_features, in_features] : {std::pair{own.row_size(), inputs}, {hidden, own.out_features()}})
+                mixer_linears.push_back(random_linear<S>(pool, random, out_features, in_features, nullptr).packed);
         }
         if (is_target && between(random, 0, 1)) {
             routing.count = between(random, 1, 9);
@@ -57,7 +67,8 @@ struct Model {
     }
 
     DecoderStack<S> stack(const Kernels& kernels, const KVLayout<S>& layout, std::shared_ptr<ThreadPool> pool,
-                          KVCacheLayer cache, ScoreRules rules, int min_key, S* kept = nullptr) const {
+                          KVCacheLayer cache, ScoreRules rules, int min_key, S* kept = nullptr,
+                          const GatedDeltaNet<S>* delta = nullptr) const {
         DecoderLayer<S> layer{};
         layer.input_norm = layer.k_norm = layer.mlp_norm = {norm.data()};
         if (rules.window) layer.q_norm = {norm.data()};
@@ -68,6 +79,8 @@ struct Model {
         layer.rotation = {angles.data(), angles.data(), heads.head_dim};
         layer.qkv = linears[0].linear();
         layer.o = linears[1].linear();
+        layer.gate_of = gate_of;
+        if (gate_of == GateOf::kHead) layer.gate = linears[5].linear();
         layer.gate_up = linears[2].linear();
         layer.down = linears[3].linear();
         if (routing.count) layer.mixture = mixture();
@@ -81,9 +94,14 @@ struct Model {
         if (taps) {
             const float* bias = has_conv_bias ? conv_weight.data() + ptrdiff_t{taps} * hidden : nullptr;
             first.conv = {conv_weight.data(), bias, taps - 1, hidden, kept};
-            first.qkv = conv_linears[0].linear();
-            first.o = conv_linears[1].linear();
+        }
+        first.delta = delta;
+        if (!first.attends()) {
+            first.qkv = mixer_linears[0].linear();
+            first.o = mixer_linears[1].linear();
             first.q_norm = first.k_norm = {};
+            first.gate_of = GateOf::kNothing;
+            first.gate = {};
         }
         return DecoderStack<S>(kernel_table<S>(kernels), layout, std::move(pool), shape, {first, layer}, {norm.data()},
                                linears[4].linear());
@@ -91,7 +109,7 @@ struct Model {
 
     // The maps of a layer that adapters have parts of, but those of experts: qkv, o, gate_up and down.
     const Linear<S>& linear(size_t layer, size_t i) const {
-        return layer == 0 && taps && i < 2 ? conv_linears[i].linear() : linears[i].linear();
+        return layer == 0 && !mixer_linears.empty() && i < 2 ? mixer_linears[i].linear() : linears[i].linear();
     }
 
     ExpertLayer<S> mixture() const {
@@ -107,11 +125,13 @@ struct Model {
     bool has_aux;     // every layer reads an auxiliary input, and does not normalize the other
     Routing routing;  // of no experts, where there are none
     ActivationRule activation;
-    int taps = 0;  // of the first layer's short convolution; 0 for none
+    GateOf gate_of = GateOf::kNothing;  // of layers with attention
+    std::unique_ptr<RandomNet<S>> net;  // of the first layer's gated delta net; null for none
+    int taps = 0;                       // of the first layer's short convolution; 0 for none
     bool has_conv_bias = false;
     std::vector<float> conv_weight;  // and a bias behind it
     // of experts: the router, then gate_up and down of each
-    std::vector<PackedWeights<S>> linears, expert_linears, conv_linears;
+    std::vector<PackedWeights<S>> linears, expert_linears, mixer_linears;
     std::vector<S> norm;
     std::vector<float> angles;
 };

@@ -213,9 +213,9 @@ class DtypeModule:
         multiply before the rounding. q_norm and k_norm: [head_dim], or of all heads. With an auxiliary norm, qkv has
         twice the inputs: the normed auxiliary input, then the normed input. cos, sin: [positions, 1, rotary_dim]
         float32, None where nothing is rotated. gate: from qkv's inputs to gates of attention's heads; or gates_in_qkv,
-        where qkv gives gates of numbers: of each head the query, then its gates. conv: in place of attention, between
-        qkv and o; kept: [slots, channels], what the cache has of its tokens, which only `DecoderStack.forward`
-        reads."""
+        where qkv gives gates of numbers: of each head the query, then its gates. In place of attention, between
+        qkv and o: conv, or delta. kept: [slots, channels], what the cache has of a convolution's tokens; states and
+        trails: see `GatedDeltaNet.mix`. Only `DecoderStack.forward` reads these three."""
 
         def __init__(
             self,
@@ -239,6 +239,9 @@ class DtypeModule:
             sin: Tensor | None,
             conv: DtypeModule.ShortConv | None,
             kept: Tensor | None,
+            delta: DtypeModule.GatedDeltaNet | None,
+            states: Tensor | None,
+            trails: Tensor | None,
         ) -> None: ...
 
     class DecoderStack:
@@ -272,11 +275,13 @@ class DtypeModule:
             adapters: Sequence[tuple[int, int, DtypeModule.PackedAdapter]],
             aux: Tensor | None,
             taps: Sequence[tuple[int, Tensor, int, int]],
+            runs: array[int],
             /,
         ) -> None:
             """x: [T, hidden], the input of the first layer, becomes the output of the last; positions, slots: [T]
             int64; aux: [T, hidden]. taps: layers whose input, and the number of layers for the last output, is copied
-            to [T, hidden] of a tensor [any, any] from this row and column on."""
+            to [T, hidden] of a tensor [any, any] from this row and column on. runs: as `GatedDeltaNet.mix` reads them,
+            for all layers that have one."""
 
         def pre_attention(
             self,
@@ -288,8 +293,8 @@ class DtypeModule:
             qkv: Tensor,
             gates: Tensor | None,
         ) -> None:
-            """qkv: [T, (heads + 2 kv_heads) * head_dim], with RoPE applied; of a layer with a short convolution, the
-            [T, 3 channels] that it reads. gates: [T, heads], or [T, heads * head_dim], for `post_attention`; None where
+            """qkv: [T, (heads + 2 kv_heads) * head_dim], with RoPE applied; of a layer without attention, the
+            rows that its mixer reads. gates: [T, heads], or [T, heads * head_dim], for `post_attention`; None where
             the layer has none."""
 
         def post_attention(
@@ -300,8 +305,8 @@ class DtypeModule:
             gates: Tensor | None,
             adapters: Sequence[tuple[int, int, DtypeModule.PackedAdapter]],
         ) -> None:
-            """x, the input of the layer, becomes its output; attention_out: [T, heads * head_dim], or [T, channels] of
-            a short convolution."""
+            """x, the input of the layer, becomes its output; attention_out: [T, heads * head_dim], or what the mixer
+            gives."""
 
         def logits(self, x: Tensor, rows: Tensor | None, out: Tensor) -> None:
             """out: [len(rows), V] float32; rows: of x, None for all."""

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from specserve_cpu import _native
 
 PROJECTIONS = ("qkv_proj", "o_proj", "gate_up_proj", "down_proj", "router", "g_proj")
-OF_SHORT_CONVS = {"in_proj": "qkv_proj", "out_proj": "o_proj"}
-"""Which of those the maps around a short convolution are."""
+OF_MIXERS = {"in_proj": "qkv_proj", "in_proj_qkv": "qkv_proj", "out_proj": "o_proj"}
+"""Which of those the maps around a short convolution or a gated delta net are."""
 OF_EXPERTS = ("gate_up_proj", "down_proj")
-LAYER_PROJECTION = re.compile(rf"layers\.(\d+)\.({'|'.join((*PROJECTIONS, *OF_SHORT_CONVS))})")
+LAYER_PROJECTION = re.compile(rf"layers\.(\d+)\.({'|'.join((*PROJECTIONS, *OF_MIXERS))})")
 EXPERT_PROJECTION = re.compile(rf"layers\.(\d+)\.experts\.(\d+)\.({'|'.join(OF_EXPERTS)})")
 
 
@@ -39,7 +39,7 @@ class PackedAdapter:
         self.parts = {name: pack_parts(machine, module, parts) for name, parts in weights.items()}
         native = {name: part.native for name, part in self.parts.items()}
         of_layers = {
-            (int(m[1]), OF_SHORT_CONVS.get(m[2], m[2])): native[name]
+            (int(m[1]), OF_MIXERS.get(m[2], m[2])): native[name]
             for name in native
             if (m := LAYER_PROJECTION.fullmatch(name))
         }

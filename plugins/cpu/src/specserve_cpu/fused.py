@@ -1,8 +1,8 @@
 """The decoder's layers in native calls: one for all layers with cpu_paged, two per layer around another backend.
 
 The same native functions as in the layers called piece by piece, so the same bits. LoRA adapters are included, gates of
-attention, and short convolutions in place of it. Declines if a projection has another kind of delta or another plugin's
-kernel, which must be called in between.
+attention, and short convolutions and gated delta nets in place of it. Declines if a projection has another kind of
+delta or another plugin's kernel, which must be called in between.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from specserve.api import ForwardPass
-from specserve.api.batch import HiddenStates, PrecedingTokens
+from specserve.api.batch import HiddenStates, PrecedingTokens, state_runs
 from specserve.api.models import NO_TAPS, DenseMlp, LowRankDelta, copy_tap
 from specserve_cpu.adapters import native_segments
 from specserve_cpu.attention import CpuPagedAttention, native_module
 from specserve_cpu.dlpack import dlpack
-from specserve_cpu.layer_weights import convs_of, layer_weights, native_conv, native_linear, routing_numbers
+from specserve_cpu.gated_delta_net import NO_RUNS, NativeDeltaNet, list_of
+from specserve_cpu.layer_weights import convs_of, layer_weights, mixer_inputs, native_linear, routing_numbers
 from specserve_cpu.linear import PackedLinear, padding_of
 
 if TYPE_CHECKING:
@@ -40,8 +41,8 @@ FUSES = frozenset(
         *("score cap", "sinks", "mixers", "attention gate"),
     }
 )
-"""All that layers may have; where they differ from Llama's they take the way of batches with adapters, but for gates
-and short convolutions. Other mixers are declined."""
+"""All that layers may have; where they differ from Llama's they take the way of batches with adapters, but for gates,
+short convolutions and gated delta nets. Other mixers are declined."""
 
 
 class NativePass(ForwardPass):
@@ -75,6 +76,7 @@ class FusedPass(NativePass):
             native_segments(batch.lora),
             None if aux is None else dlpack(aux),
             native_taps(taps),
+            list_of(state_runs(batch)) if self.model.recurrent else NO_RUNS,
         )
         return x
 
@@ -101,22 +103,25 @@ class SplitPass(NativePass):
         self.attention = attention
         self.head_counts = (model.num_heads, model.num_kv_heads, model.num_kv_heads)
         self.convs = convs
+        self.widths = [mixer_inputs(model, layer, convs) for layer in range(model.num_layers)]
 
     def layers(
         self, x: Tensor, batch: Batch, plan: Any, taps: Mapping[int, Tensor] = NO_TAPS, aux: Tensor | None = None
     ) -> Tensor:
         adapters, model = native_segments(batch.lora), self.model
         tokens = None if model.reach is None else PrecedingTokens.of(batch, model.reach, x.device)
+        runs = state_runs(batch) if model.recurrent else []
         for layer in range(model.num_layers):
             copy_tap(taps, layer, x)
             aux_rows = None if aux is None else dlpack(aux)
-            conv = self.convs.get(layer)
-            width = sum(self.head_counts) * model.head_dim if conv is None else 3 * conv.out_features
-            rows, gates = x.new_empty((len(x), width)), self.empty_gates(layer, x)
+            conv, mixer = self.convs.get(layer), model.layers[layer].mixer
+            rows, gates = x.new_empty((len(x), self.widths[layer])), self.empty_gates(layer, x)
             positions, of_gates = dlpack(batch.positions), None if gates is None else dlpack(gates)
             self.stack.pre_attention(layer, dlpack(x), positions, adapters, aux_rows, dlpack(rows), of_gates)
             if conv is not None and tokens is not None:
                 mixed = self.attention.mix(conv, rows, model.token_states[model.state_layers[layer]], tokens)
+            elif isinstance(mixer, NativeDeltaNet):
+                mixed = self.attention.mix_states(mixer, rows, model.layer_states[model.recurrent_layers[layer]], runs)
             else:
                 q, k, v = rows.view(len(x), -1, model.head_dim).split_with_sizes(self.head_counts, 1)
                 mixed = self.attention.forward(model.cache_layers[layer], q, k, v, plan).flatten(1)
@@ -147,9 +152,7 @@ def fuse(machine: _native.Machine, model: DecoderModel, attention: AttentionBack
         machine=machine,
         attention=None if own is None else own.native,
         heads=(model.num_heads, model.num_kv_heads, model.head_dim),
-        layers=[
-            layer_weights(module, model, layer, native_conv(model, layer, convs)) for layer in range(model.num_layers)
-        ],
+        layers=[layer_weights(module, model, layer, convs) for layer in range(model.num_layers)],
         final_norm=model.final_norm,
         lm_head=native_linear(model.lm_head),
         positions=model.max_model_len,

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from specserve.api.batch import StateRun
 
 MOST_TAPS = 8
+NO_RUNS = array("q")
+"""Of a model without recurrent layers."""
 
 
 class DeltaCalls:
@@ -41,7 +43,7 @@ class DeltaCalls:
 
 
 def list_of(runs: Sequence[StateRun]) -> array[int]:
-    """As `_native.DtypeModule.GatedDeltaNet.mix` reads them."""
+    """As `_native.DtypeModule` reads them."""
     numbers = array("q")
     for places, first_row, known, parents in runs:
         followed = places.followed

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
 from specserve.api.models import DenseMlp, ShortConv
+from specserve_cpu.gated_delta_net import NativeDeltaNet
 from specserve_cpu.linear import PackedLinear
 from specserve_cpu.short_conv import NativeShortConv
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from specserve.api import Mixer, RecurrentMixer
     from specserve.api.models import DecoderModel, ExpertsConfig, Mlp, Projection
     from specserve_cpu import _native
 
@@ -19,14 +21,19 @@ Convs: TypeAlias = "dict[int, NativeShortConv]"
 
 
 def convs_of(machine: _native.Machine, model: DecoderModel) -> Convs | None:
-    """None where a layer has another mixer."""
+    """None where a layer has another mixer than these and native gated delta nets."""
     convs: Convs = {}
     for layer, weights in enumerate(model.layers):
         if type(weights.mixer) is ShortConv:
             convs[layer] = NativeShortConv(machine, weights.mixer, model.dtype)
-        elif weights.mixer is not None:
+        elif weights.mixer is not None and not is_own_delta(machine, weights.mixer):
             return None
     return convs
+
+
+def is_own_delta(machine: _native.Machine, mixer: Mixer | RecurrentMixer) -> bool:
+    """Is it a gated delta net that these threads compute?"""
+    return type(mixer) is NativeDeltaNet and mixer.calls.machine is machine
 
 
 def native_linear(projection: Projection) -> _native.DtypeModule.PackedLinear:
@@ -55,21 +62,39 @@ def routing_numbers(config: ExpertsConfig) -> _native.Routing:
     return config.count, config.chosen, config.scores, config.renormalised, config.rounded
 
 
-class ConvWeights(TypedDict):
-    """Arguments of the native `LayerWeights`: a short convolution, and what the cache has of its tokens."""
+class MixerWeights(TypedDict):
+    """Arguments of the native `LayerWeights`: a short convolution and what the cache has of its tokens, or a gated
+    delta net and its memory."""
 
     conv: _native.DtypeModule.ShortConv | None
     kept: Tensor | None
+    delta: _native.DtypeModule.GatedDeltaNet | None
+    states: Tensor | None
+    trails: Tensor | None
 
 
-def native_conv(model: DecoderModel, layer: int, convs: Convs) -> ConvWeights:
-    if layer not in convs:
-        return {"conv": None, "kept": None}
-    return {"conv": convs[layer].native, "kept": model.token_states[model.state_layers[layer]]}
+def mixer_weights(model: DecoderModel, layer: int, convs: Convs) -> MixerWeights:
+    mixer = model.layers[layer].mixer
+    conv, kept, delta, states, trails = None, None, None, None, None
+    if layer in convs:
+        conv, kept = convs[layer].native, model.token_states[model.state_layers[layer]]
+    elif isinstance(mixer, NativeDeltaNet):
+        delta, (states, trails) = mixer.native, model.layer_states[model.recurrent_layers[layer]]
+    return {"conv": conv, "kept": kept, "delta": delta, "states": states, "trails": trails}
+
+
+def mixer_inputs(model: DecoderModel, layer: int, convs: Convs) -> int:
+    """How many numbers of a row attention reads, or what stands in its place."""
+    mixer = model.layers[layer].mixer
+    if isinstance(mixer, NativeDeltaNet):
+        return mixer.trail_width + mixer.out_features
+    if layer in convs:
+        return 3 * convs[layer].out_features
+    return (model.num_heads + 2 * model.num_kv_heads) * model.head_dim
 
 
 def layer_weights(
-    module: type[_native.DtypeModule], model: DecoderModel, index: int, conv: ConvWeights
+    module: type[_native.DtypeModule], model: DecoderModel, index: int, convs: Convs
 ) -> _native.DtypeModule.LayerWeights:
     layer, rotary = model.layers[index], model.layer_rotaries[index]
     return module.LayerWeights(
@@ -87,5 +112,5 @@ def layer_weights(
         mlp_output_norm=layer.mlp_output_norm,
         cos=None if rotary is None else rotary.cos,
         sin=None if rotary is None else rotary.sin,
-        **conv,
+        **mixer_weights(model, index, convs),
     )

@@ -1,0 +1,123 @@
+"""Models with gated delta nets in native layers: the bits of the pieces, and no draft and no neighbour changes one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from native_cases import WITHOUT_VNNI, each_dtype, machine
+from test_cpu_adapters import engine_with_adapters, requests_with_adapters
+from test_cpu_fused import in_pieces, passes, same_decisions
+from test_cpu_gated_delta_net import core_mixer
+from test_cpu_int8_engine import noisy
+from test_cpu_short_conv_engine import name_of, options
+
+from covering import covering
+from specserve.models.gated_delta_net import GatedDeltaNetConfig
+from specserve.models.tiled import TiledPass
+from specserve_cpu.fused import FusedPass, SplitPass
+from specserve_cpu.gated_delta_net import DeltaCalls, NativeDeltaNet
+from specserve_workbench.testing.engines import accepted, assert_lossless, make_engine, run, run_requests
+from specserve_workbench.testing.requests import varied_requests
+from specserve_workbench.testing.toy import write_checkpoint
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import torch
+
+MODELS: dict[str, dict[str, Any]] = {
+    "qwen3_5": {},
+    "two nets of odd sizes": {
+        "num_hidden_layers": 3,
+        "full_attention_interval": 3,
+        "linear_conv_kernel_dim": 2,
+        "linear_key_head_dim": 24,
+        "linear_value_head_dim": 70,
+        "attention_bias": True,
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_checkpoint(tmp_path_factory.mktemp("model"), architecture="qwen3_5_text", **MODELS[request.param])
+
+
+@pytest.fixture(scope="module")
+def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_checkpoint(tmp_path_factory.mktemp("qwen3_5"), architecture="qwen3_5_text")
+
+
+@covering(("model", "dtype"), ("isa", "dtype"),
+    model=MODELS, isa=WITHOUT_VNNI, dtype=["float32", "bfloat16"], indirect=["model"],
+)  # fmt: skip
+def test_fused_layers_with_gated_delta_nets_have_the_bits_of_the_pieces(model: Path, isa: str, dtype: str) -> None:
+    requests = varied_requests(6)
+    fused, other = (make_engine(model, **options(isa, dtype=dtype, threads=n)) for n in (2, 1))
+    assert isinstance(passes(fused), FusedPass)
+    assert same_decisions(run_requests(fused.engine, requests), run_requests(in_pieces(other.engine), requests))
+
+
+@each_dtype
+def test_gated_delta_nets_beside_another_backend_have_the_bits_of_their_pieces(qwen: Path, dtype: torch.dtype) -> None:
+    requests = varied_requests(4)
+    split, other = (make_engine(qwen, **options(dtype=name_of(dtype), attention="sdpa")) for _ in range(2))
+    assert isinstance(passes(split), SplitPass)
+    assert same_decisions(run_requests(split.engine, requests), run_requests(in_pieces(other.engine), requests))
+
+
+@each_dtype
+@pytest.mark.parametrize("kind", ["plain", "int8", "int4", "kv int8"])
+def test_draft_trees_over_fused_states_are_lossless(qwen: Path, dtype: torch.dtype, kind: str) -> None:
+    cpu = {"plain": {}, "int8": {"weights": "int8"}, "int4": {"weights": "int4"}, "kv int8": {"kv": "int8"}}[kind]
+    served = assert_lossless(qwen, varied_requests(6), noisy, **options(dtype=name_of(dtype), threads=2, cpu=cpu))
+    right, drafted = accepted(served)
+    assert 0.2 * drafted < right < drafted
+
+
+@pytest.mark.parametrize("weights", ["int8", "int8-g64", "int4"])
+def test_nets_with_weights_of_few_bits_have_the_bits_of_their_pieces(qwen: Path, weights: str) -> None:
+    requests = varied_requests(4)
+    fused, other = (make_engine(qwen, **options(dtype="bfloat16", cpu={"weights": weights})) for _ in range(2))
+    assert isinstance(passes(fused), FusedPass)
+    assert same_decisions(run_requests(fused.engine, requests), run_requests(in_pieces(other.engine), requests))
+
+
+@pytest.mark.parametrize("attention", ["auto", "sdpa"])
+def test_adapters_of_a_net_s_maps_have_the_bits_of_the_pieces(qwen: Path, attention: str) -> None:
+    fused, pieces, plain = (engine_with_adapters(qwen, dtype="bfloat16", attention=attention) for _ in range(3))
+    assert isinstance(fused.runner.passes, FusedPass if attention == "auto" else SplitPass)
+    pieces.runner.passes = TiledPass(pieces.runner.model, pieces.runner.attention, None)
+    requests = requests_with_adapters("a", "", "b")
+    adapted = run_requests(fused, requests).decided()
+    assert adapted == run_requests(pieces, requests).decided()
+    assert adapted != run_requests(plain, requests_with_adapters("", "", "")).decided()
+
+
+@each_dtype
+def test_chunks_threads_and_neighbours_do_not_change_the_bits_of_fused_nets(qwen: Path, dtype: torch.dtype) -> None:
+    requests = varied_requests(8)
+    plain = run(qwen, requests, **options(dtype=name_of(dtype)))
+    others: tuple[dict[str, Any], ...] = (
+        {"threads": 2, "block_size": 1},
+        {"max_num_batched_tokens": 7},
+        {"block_size": 64, "threads": 2, "max_num_seqs": 2},
+    )
+    for more in others:
+        assert same_decisions(plain, run(qwen, requests, **options(dtype=name_of(dtype), **more))), more
+
+
+def test_nets_that_other_threads_compute_are_called_in_pieces(qwen: Path) -> None:
+    engine = make_engine(qwen, **options(dtype="float32")).engine
+    loaded, attention = engine.runner.model, engine.runner.attention
+    first, *others = loaded.layers
+    assert isinstance(first.mixer, NativeDeltaNet)
+    config = loaded.config.mixer(0)
+    assert isinstance(config, GatedDeltaNetConfig)
+    core, dtype = core_mixer(config), loaded.dtype
+    elsewhere = NativeDeltaNet(DeltaCalls(machine("portable")), core, dtype)
+    for mixer, served in ((NativeDeltaNet(first.mixer.calls, core, dtype), True), (elsewhere, False)):
+        loaded.layers = (replace(first, mixer=mixer), *others)
+        assert (loaded.kernels.fuse(loaded, attention) is not None) == served
