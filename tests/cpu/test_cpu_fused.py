@@ -38,6 +38,11 @@ MODELS: dict[str, dict[str, Any]] = {
     "qwen3_moe-plain-layer": {"num_hidden_layers": 3, "mlp_only_layers": [1], "num_experts_per_tok": 4},
     "granitemoe": {},
     "gpt_oss": {},
+    "lfm2_moe-plain-layer": {
+        "num_hidden_layers": 3,
+        "layer_types": ["conv", "full_attention", "conv"],
+        "routed_scaling_factor": 1.7,
+    },
 }
 
 

@@ -22,8 +22,8 @@ void bind_decoder_stack(nb::module_& m) {
                std::optional<std::shared_ptr<PackedLinear<S>>> down,
                std::optional<std::shared_ptr<PackedLinear<S>>> router,
                std::vector<std::pair<std::shared_ptr<PackedLinear<S>>, std::shared_ptr<PackedLinear<S>>>> experts,
-               std::optional<Array> mlp_output_norm, std::optional<Array> cos, std::optional<Array> sin,
-               std::optional<std::shared_ptr<PyShortConv<S>>> conv, std::optional<Array> kept,
+               std::optional<Array> choice_bias, std::optional<Array> mlp_output_norm, std::optional<Array> cos,
+               std::optional<Array> sin, std::optional<std::shared_ptr<PyShortConv<S>>> conv, std::optional<Array> kept,
                std::optional<std::shared_ptr<PyGatedDeltaNet<S>>> delta, std::optional<Array> states,
                std::optional<Array> trails) {
                 new (self) LayerWeights<S>{std::move(input_norm),
@@ -41,6 +41,7 @@ void bind_decoder_stack(nb::module_& m) {
                                            std::move(down),
                                            std::move(router),
                                            std::move(experts),
+                                           std::move(choice_bias),
                                            std::move(cos),
                                            std::move(sin),
                                            std::move(conv),
@@ -53,8 +54,9 @@ void bind_decoder_stack(nb::module_& m) {
             nb::arg("q_norm").none(), nb::arg("k_norm").none(), nb::arg("gate").none(), nb::arg("gates_in_qkv"),
             nb::arg("o"), nb::arg("attention_output_norm").none(), nb::arg("mlp_norm").none(),
             nb::arg("gate_up").none(), nb::arg("down").none(), nb::arg("router").none(), nb::arg("experts"),
-            nb::arg("mlp_output_norm").none(), nb::arg("cos").none(), nb::arg("sin").none(), nb::arg("conv").none(),
-            nb::arg("kept").none(), nb::arg("delta").none(), nb::arg("states").none(), nb::arg("trails").none());
+            nb::arg("choice_bias").none(), nb::arg("mlp_output_norm").none(), nb::arg("cos").none(),
+            nb::arg("sin").none(), nb::arg("conv").none(), nb::arg("kept").none(), nb::arg("delta").none(),
+            nb::arg("states").none(), nb::arg("trails").none());
     nb::class_<PyDecoderStack<S>>(m, "DecoderStack")
         .def(nb::init<std::shared_ptr<Machine>, std::optional<std::shared_ptr<PagedAttention<S>>>,
                       typename PyDecoderStack<S>::HeadSizes, std::vector<LayerWeights<S>>, std::optional<Array>,

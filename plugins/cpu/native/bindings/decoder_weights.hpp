@@ -22,7 +22,8 @@ struct LayerWeights {
     bool gates_in_qkv;                                     // gates of numbers, each behind its head's query
     std::optional<std::shared_ptr<PackedLinear<S>>> gate_up, down, router;  // router: of layers with experts alone
     std::vector<std::pair<std::shared_ptr<PackedLinear<S>>, std::shared_ptr<PackedLinear<S>>>>
-        experts;  // gate_up, down
+        experts;                       // gate_up, down
+    std::optional<Array> choice_bias;  // of experts chosen by sigmoids
     std::optional<Array> cos, sin;
     std::optional<std::shared_ptr<PyShortConv<S>>> conv;       // in place of attention
     std::optional<Array> kept;                                 // what the cache has of its tokens
@@ -84,6 +85,8 @@ ExpertLayer<S> checked_mixture(const LayerWeights<S>& weights, const DecoderShap
                                     std::to_string(weights.experts.size()) + ".");
     int hidden = shape.hidden_size, inner = shape.expert_size;
     check_inner_size(inner);
+    if (weights.choice_bias)
+        layer.choice_bias = checked_data<float>(*weights.choice_bias, "choice_bias", {shape.routing.count});
     layer.router = checked_linear(**weights.router, "router", shape.routing.count, hidden);
     for (const auto& [gate_up, down] : weights.experts)
         layer.experts.push_back({checked_linear(*gate_up, "an expert's gate_up", 2 * inner, hidden),

@@ -20,17 +20,25 @@ inline ActivationRule checked_activation(const ActivationNumbers& numbers) {
     throw std::invalid_argument("the activation must be silu, gelu_tanh or clamped_swiglu; got " + name + ".");
 }
 
-// Experts of a layer, experts of a row, what scores are a softmax of, whether weights are renormalised, and rounded.
-using RoutingNumbers = std::tuple<int, int, std::string, bool, bool>;
+// Experts of a layer, experts of a row, what scores are, whether weights are renormalised, and rounded; of sigmoids,
+// what is added to the sum, and what weights are multiplied by.
+using RoutingNumbers = std::tuple<int, int, std::string, bool, bool, float, float>;
+
+inline Scores checked_scores(const std::string& name) {
+    if (name == "softmax") return Scores::kSoftmax;
+    if (name == "softmax of the chosen") return Scores::kSoftmaxOfChosen;
+    if (name == "sigmoid") return Scores::kSigmoid;
+    throw std::invalid_argument("scores must be softmax, softmax of the chosen or sigmoid; got " + name + ".");
+}
 
 inline Routing checked_routing(const RoutingNumbers& numbers) {
-    auto [count, chosen, scores, renormalizes, rounds] = numbers;
+    auto [count, chosen, name, renormalizes, rounds, added_to_sum, weight_scale] = numbers;
     if (chosen < 1 || chosen > count || chosen > kMaxChosen)
         throw std::invalid_argument("a row must have between 1 and " + std::to_string(kMaxChosen) + " of " +
                                     std::to_string(count) + " experts; got " + std::to_string(chosen) + ".");
-    if (scores != "softmax" && scores != "softmax of the chosen")
-        throw std::invalid_argument("scores must be softmax or softmax of the chosen; got " + scores + ".");
-    return {count, chosen, scores == "softmax" ? Scores::kSoftmax : Scores::kSoftmaxOfChosen, renormalizes, rounds};
+    Scores scores = checked_scores(name);
+    if (scores == Scores::kSigmoid && !rounds) throw std::invalid_argument("weights of sigmoids must be rounded.");
+    return {count, chosen, scores, renormalizes, rounds, added_to_sum, weight_scale};
 }
 
 }  // namespace specserve

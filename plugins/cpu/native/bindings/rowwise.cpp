@@ -103,12 +103,13 @@ void gate(const Machine& machine, const Array& x, const Array& gates, const Arra
     });
 }
 
-// logits: [rows, experts]; chosen: int64 [rows, k], weights: float32 [rows, k]
+// logits: [rows, experts]; choice_bias: [experts]; chosen: int64 [rows, k], weights: float32 [rows, k]
 template <typename S>
-void choose_of_rows(const Machine& machine, const Array& logits, const RoutingNumbers& numbers, const Array& chosen,
-                    const Array& weights) {
+void choose_of_rows(const Machine& machine, const Array& logits, const RoutingNumbers& numbers,
+                    const std::optional<Array>& choice_bias, const Array& chosen, const Array& weights) {
     Routing routing = checked_routing(numbers);
     const S* scores = checked_data<S>(logits, "logits", {kAny, routing.count}, 1);
+    const float* bias = choice_bias ? checked_data<float>(*choice_bias, "choice_bias", {routing.count}) : nullptr;
     int rows = static_cast<int>(logits.shape(0)), k = routing.chosen;
     int64_t* experts = checked_data<int64_t>(chosen, "chosen", {rows, k});
     float* own_weights = checked_data<float>(weights, "weights", {rows, k});
@@ -118,8 +119,8 @@ void choose_of_rows(const Machine& machine, const Array& logits, const RoutingNu
         std::vector<float> scratch(static_cast<size_t>(2 * routing.count));
         int32_t of_row[kMaxChosen];
         for (ptrdiff_t r = begin; r < end; ++r) {
-            choose_experts(kernel_table<S>(machine.kernels), routing, scores + r * logits.stride(0), scratch.data(),
-                           of_row, own_weights + r * k);
+            choose_experts(kernel_table<S>(machine.kernels), routing, {scores + r * logits.stride(0), bias},
+                           scratch.data(), of_row, own_weights + r * k);
             std::copy(of_row, of_row + k, experts + r * k);
         }
     });
@@ -134,7 +135,8 @@ void bind_rowwise(nb::module_& m) {
     m.def("silu_and_multiply", &activate_and_multiply<S, &KernelTable<S>::silu_and_multiply>);
     m.def("clamped_swiglu", &clamped_swiglu<S>);
     m.def("gate", &gate<S>);
-    m.def("choose_experts", &choose_of_rows<S>);
+    m.def("choose_experts", &choose_of_rows<S>, nb::arg("machine"), nb::arg("logits"), nb::arg("routing"),
+          nb::arg("choice_bias").none(), nb::arg("experts"), nb::arg("weights"));
     m.def("gelu_and_multiply", &activate_and_multiply<S, &KernelTable<S>::gelu_and_multiply>);
 }
 

@@ -28,14 +28,36 @@ float sum_of(const float* x, int count) {
     for (int i = 1; i < count; ++i) sum += x[i];
     return sum;
 }
+
+template <typename S>
+void choose_by_sigmoids(const KernelTable<S>& table, const Routing& routing, RouterRow<S> row, float* scratch,
+                        int32_t* chosen, float* weights) {
+    int count = routing.count, k = routing.chosen;
+    float *scores = scratch, *wanted = scratch + count;
+    table.sigmoids(row.logits, count, scores);
+    for (int e = 0; e < count; ++e) wanted[e] = row.choice_bias ? scores[e] + row.choice_bias[e] : scores[e];
+    highest(wanted, count, k, chosen);
+    for (int i = 0; i < k; ++i) weights[i] = scores[chosen[i]];
+    if (routing.renormalizes) {
+        float sum = sum_of(weights, k);
+        table.round_inplace(&sum, 1);
+        sum += routing.added_to_sum;
+        table.round_inplace(&sum, 1);
+        for (int i = 0; i < k; ++i) weights[i] /= sum;
+        table.round_inplace(weights, k);
+    }
+    for (int i = 0; i < k; ++i) weights[i] *= routing.weight_scale;
+    table.round_inplace(weights, k);
+}
 }  // namespace
 
 template <typename S>
-void choose_experts(const KernelTable<S>& table, const Routing& routing, const S* logits, float* scratch,
+void choose_experts(const KernelTable<S>& table, const Routing& routing, RouterRow<S> row, float* scratch,
                     int32_t* chosen, float* weights) {
+    if (routing.scores == Scores::kSigmoid) return choose_by_sigmoids(table, routing, row, scratch, chosen, weights);
     int count = routing.count, k = routing.chosen;
     float *wide = scratch, *exps = scratch + count;
-    table.widen(logits, count, wide);
+    table.widen(row.logits, count, wide);
     highest(wide, count, k, chosen);
     table.exp_shifted(wide, count, wide[chosen[0]], exps);
     for (int i = 0; i < k; ++i) weights[i] = exps[chosen[i]];
@@ -127,7 +149,7 @@ void Experts<S>::choose(Team& team, const Block& block) {
             if (const AdapterLayer<S>* own = adapter->layer(block.layer_index))
                 add_low_rank(table_, own->router, {block.x.data + r * block.x.stride, block.x.stride, 1},
                              {logits, count, 1});
-        choose_experts(table_, routing, logits, scratch_.data() + ptrdiff_t{r} * 2 * count,
+        choose_experts(table_, routing, {logits, block.layer->choice_bias}, scratch_.data() + ptrdiff_t{r} * 2 * count,
                        chosen_.data() + ptrdiff_t{r} * k, weights_.data() + ptrdiff_t{r} * k);
     };
     if (rows > kRoutedAlone) team.parallel_for(rows, choose_row);
@@ -254,8 +276,8 @@ const AdapterLayer<S>* Experts<S>::adapter_of(const Block& block, int pair) cons
     return adapter ? adapter->layer(block.layer_index) : nullptr;
 }
 
-template void choose_experts<Bf16>(const KernelTable<Bf16>&, const Routing&, const Bf16*, float*, int32_t*, float*);
-template void choose_experts<float>(const KernelTable<float>&, const Routing&, const float*, float*, int32_t*, float*);
+template void choose_experts(const KernelTable<Bf16>&, const Routing&, RouterRow<Bf16>, float*, int32_t*, float*);
+template void choose_experts(const KernelTable<float>&, const Routing&, RouterRow<float>, float*, int32_t*, float*);
 template class Experts<Bf16>;
 template class Experts<float>;
 

@@ -30,14 +30,16 @@ struct ActivationRule {
 
 constexpr int kMaxChosen = 64;
 
-enum class Scores { kSoftmax, kSoftmaxOfChosen };
+enum class Scores { kSoftmax, kSoftmaxOfChosen, kSigmoid };
 
 // How a router's logits become experts and their weights.
 struct Routing {
     int count = 0, chosen = 0;  // experts of a layer, and of a row
     Scores scores = Scores::kSoftmax;
     bool renormalizes = false;  // the weights of the chosen are divided by their sum
-    bool rounds = false;        // weights are rounded to the model's dtype
+    bool rounds = false;        // weights are rounded to the model's dtype; of sigmoids always, and scores and sums too
+    // Of sigmoids alone: what is added to the sum of the chosen, and what weights are multiplied by.
+    float added_to_sum = 0.0f, weight_scale = 1.0f;
 };
 
 struct ExpertShape {
@@ -56,11 +58,20 @@ template <typename S>
 struct ExpertLayer {
     Linear<S> router;
     std::vector<ExpertMaps<S>> experts;
+    const float* choice_bias = nullptr;  // of sigmoids: [routing.count], or null
 };
 
-// The experts with the highest logits, of equal ones the lower, and their weights. scratch: 2 * routing.count floats.
+// What experts of a row are chosen by. choice_bias: added to sigmoids for the choice alone; null for none.
 template <typename S>
-void choose_experts(const KernelTable<S>& table, const Routing& routing, const S* logits, float* scratch,
+struct RouterRow {
+    const S* logits;
+    const float* choice_bias;
+};
+
+// The experts with the highest logits, or sums of sigmoids and biases, of equal ones the lower, and their weights.
+// scratch: 2 * routing.count floats.
+template <typename S>
+void choose_experts(const KernelTable<S>& table, const Routing& routing, RouterRow<S> row, float* scratch,
                     int32_t* chosen, float* weights);
 
 template <typename S>

@@ -47,9 +47,11 @@ struct Model {
         if (is_target && between(random, 0, 1)) {
             routing.count = between(random, 1, 9);
             routing.chosen = between(random, 1, routing.count);
-            routing.scores = between(random, 0, 1) ? Scores::kSoftmax : Scores::kSoftmaxOfChosen;
+            routing.scores = static_cast<Scores>(between(random, 0, 2));
             routing.renormalizes = between(random, 0, 1);
-            routing.rounds = between(random, 0, 1);
+            routing.rounds = routing.scores == Scores::kSigmoid || between(random, 0, 1);
+            routing.added_to_sum = 0.1f;
+            if (between(random, 0, 1)) choice_bias = random_numbers<float>(random, static_cast<size_t>(routing.count));
             activation.kind = static_cast<Activation>(between(random, 0, 2));
             auto add = [&](int out_features, int in_features, LinearForm form) {
                 expert_linears.push_back(
@@ -113,7 +115,7 @@ struct Model {
     }
 
     ExpertLayer<S> mixture() const {
-        ExpertLayer<S> layer{expert_linears[0].linear(), {}};
+        ExpertLayer<S> layer{expert_linears[0].linear(), {}, choice_bias.empty() ? nullptr : choice_bias.data()};
         for (size_t i = 1; i < expert_linears.size(); i += 2)
             layer.experts.push_back({expert_linears[i].linear(), expert_linears[i + 1].linear()});
         return layer;
@@ -124,6 +126,7 @@ struct Model {
     int hidden, inter;
     bool has_aux;     // every layer reads an auxiliary input, and does not normalize the other
     Routing routing;  // of no experts, where there are none
+    std::vector<float> choice_bias;
     ActivationRule activation;
     GateOf gate_of = GateOf::kNothing;  // of layers with attention
     std::unique_ptr<RandomNet<S>> net;  // of the first layer's gated delta net; null for none

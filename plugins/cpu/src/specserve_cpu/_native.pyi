@@ -10,9 +10,10 @@ from typing import TypeAlias, overload, type_check_only
 
 from torch import Tensor
 
-Routing = tuple[int, int, str, bool, bool]
-"""How experts are chosen: those of a layer, those of a row, what scores are a softmax of, whether the weights of the
-chosen are divided by their sum, and whether they are rounded to the model's dtype."""
+Routing = tuple[int, int, str, bool, bool, float, float]
+"""How experts are chosen: those of a layer, those of a row, what scores are, whether the weights of the chosen are
+divided by their sum, and whether they are rounded to the model's dtype; of sigmoids, what is added to the sum, and what
+weights are multiplied by."""
 
 def instruction_sets() -> list[str]:
     """Those of this build that the processor supports, the fastest first; the last is always `portable`."""
@@ -156,8 +157,16 @@ class DtypeModule:
         """x: [T, n]; gates: [T, m], each of n / m neighbours in x -> out: [T, n], x times the gates' sigmoids."""
 
     @staticmethod
-    def choose_experts(machine: Machine, logits: Tensor, routing: Routing, experts: Tensor, weights: Tensor, /) -> None:
-        """logits: [T, experts] -> experts: [T, k] int64, weights: [T, k] float32."""
+    def choose_experts(
+        machine: Machine,
+        logits: Tensor,
+        routing: Routing,
+        choice_bias: Tensor | None,
+        experts: Tensor,
+        weights: Tensor,
+    ) -> None:
+        """logits: [T, experts]; choice_bias: [experts] float32, of sigmoids -> experts: [T, k] int64, weights: [T, k]
+        float32."""
 
     class PagedAttention:
         """cache: [layers, 2, slots, kv_heads, head_dim], read and written in place. layout: by_slot, or panels, which
@@ -234,6 +243,7 @@ class DtypeModule:
             down: DtypeModule.PackedLinear | None,
             router: DtypeModule.PackedLinear | None,
             experts: Sequence[tuple[DtypeModule.PackedLinear, DtypeModule.PackedLinear]],
+            choice_bias: Tensor | None,
             mlp_output_norm: Tensor | None,
             cos: Tensor | None,
             sin: Tensor | None,

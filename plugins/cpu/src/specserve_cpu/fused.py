@@ -18,7 +18,14 @@ from specserve_cpu.adapters import native_segments
 from specserve_cpu.attention import CpuPagedAttention, native_module
 from specserve_cpu.dlpack import dlpack
 from specserve_cpu.gated_delta_net import NO_RUNS, NativeDeltaNet, list_of
-from specserve_cpu.layer_weights import convs_of, layer_weights, mixer_inputs, native_linear, routing_numbers
+from specserve_cpu.layer_weights import (
+    convs_of,
+    is_native_routing,
+    layer_weights,
+    mixer_inputs,
+    native_linear,
+    routing_numbers,
+)
 from specserve_cpu.linear import PackedLinear, padding_of
 
 if TYPE_CHECKING:
@@ -38,7 +45,7 @@ FUSES = frozenset(
     {
         *("output norms", "float32 norms", "norms of all heads", "rotations by layer", "gelu_tanh"),
         *("residual multiplier", "logits divisor", "logit cap", "experts", "clamped_swiglu"),
-        *("score cap", "sinks", "mixers", "attention gate"),
+        *("score cap", "sinks", "mixers", "attention gate", "experts by sigmoids"),
     }
 )
 """All that layers may have; where they differ from Llama's they take the way of batches with adapters, but for gates,
@@ -143,8 +150,8 @@ def fuse(machine: _native.Machine, model: DecoderModel, attention: AttentionBack
     """None where the model cannot be fused."""
     if not all(is_fusable(p) for p in model.projections.values()) or not all(map(has_whole_panels, model.layers)):
         return None
-    convs = convs_of(machine, model)
-    if convs is None:
+    convs, experts = convs_of(machine, model), model.config.experts
+    if convs is None or (experts is not None and not is_native_routing(experts)):
         return None
     module = native_module(model.dtype)
     own = attention if isinstance(attention, CpuPagedAttention) else None
@@ -160,7 +167,7 @@ def fuse(machine: _native.Machine, model: DecoderModel, attention: AttentionBack
         scale=model.scale,
         activation=(model.config.activation, model.config.clamp.gain, model.config.clamp.limit),
         residual=model.config.multipliers.residual,
-        routing=None if model.config.experts is None else routing_numbers(model.config.experts),
+        routing=None if experts is None else routing_numbers(experts),
     )
     return SplitPass(model, stack, attention, convs) if own is None else FusedPass(model, stack)
 

@@ -28,7 +28,7 @@ from specserve_cpu.dlpack import dlpack
 from specserve_cpu.draft_head import fuse_draft
 from specserve_cpu.fused import FUSES, fuse
 from specserve_cpu.gated_delta_net import DeltaCalls, native_mixer
-from specserve_cpu.layer_weights import routing_numbers
+from specserve_cpu.layer_weights import is_native_routing, routing_numbers
 from specserve_cpu.linear import PackedLinear, ReadableLinear, contiguous_rows, pad_columns, quantise
 from specserve_cpu.options import AUTO, GROUP_SIZES
 from specserve_cpu.sampler import CpuSampler
@@ -168,13 +168,14 @@ class CpuKernels(KernelSet):
     def choose_experts(
         self, logits: Tensor, config: ExpertsConfig, choice_bias: Tensor | None = None
     ) -> tuple[Tensor, Tensor] | None:
-        """None: of sigmoids."""
-        if config.scores == "sigmoid":
+        """None: of sigmoids that are not rounded."""
+        if not is_native_routing(config):
             return None
         chosen = torch.empty((len(logits), config.chosen), dtype=torch.int64)
         weights = torch.empty(chosen.shape, dtype=torch.float32)
         rows, numbers = dlpack(contiguous_rows(logits)), routing_numbers(config)
-        self.native.choose_experts(self.machine, rows, numbers, dlpack(chosen), dlpack(weights))
+        bias = None if choice_bias is None else dlpack(choice_bias)
+        self.native.choose_experts(self.machine, rows, numbers, bias, dlpack(chosen), dlpack(weights))
         return chosen, weights
 
     def pack_adapter(self, weights: AdapterWeights) -> PackedAdapter:

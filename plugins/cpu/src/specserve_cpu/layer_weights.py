@@ -42,24 +42,35 @@ def native_linear(projection: Projection) -> _native.DtypeModule.PackedLinear:
 
 
 class MlpWeights(TypedDict):
-    """Arguments of the native `LayerWeights`: a plain MLP, or a router and experts, each as gate_up and down."""
+    """Arguments of the native `LayerWeights`: a plain MLP, or a router, experts, each as gate_up and down, and what is
+    added to their scores for the choice alone."""
 
     gate_up: _native.DtypeModule.PackedLinear | None
     down: _native.DtypeModule.PackedLinear | None
     router: _native.DtypeModule.PackedLinear | None
     experts: list[tuple[_native.DtypeModule.PackedLinear, _native.DtypeModule.PackedLinear]]
+    choice_bias: Tensor | None
 
 
 def native_mlp(mlp: Mlp) -> MlpWeights:
     if isinstance(mlp, DenseMlp):
         gate_up, down = native_linear(mlp.gate_up_proj), native_linear(mlp.down_proj)
-        return {"gate_up": gate_up, "down": down, "router": None, "experts": []}
+        return {"gate_up": gate_up, "down": down, "router": None, "experts": [], "choice_bias": None}
     experts = [(native_linear(each.gate_up_proj), native_linear(each.down_proj)) for each in mlp.experts]
-    return {"gate_up": None, "down": None, "router": native_linear(mlp.router), "experts": experts}
+    router = native_linear(mlp.router)
+    return {"gate_up": None, "down": None, "router": router, "experts": experts, "choice_bias": mlp.choice_bias}
+
+
+def is_native_routing(config: ExpertsConfig) -> bool:
+    """Sigmoids are rounded, where they are native."""
+    return config.scores != "sigmoid" or config.rounded
 
 
 def routing_numbers(config: ExpertsConfig) -> _native.Routing:
-    return config.count, config.chosen, config.scores, config.renormalised, config.rounded
+    return (
+        *(config.count, config.chosen, config.scores, config.renormalised, config.rounded),
+        *(config.added_to_sum, config.weight_scale),
+    )
 
 
 class MixerWeights(TypedDict):
