@@ -41,6 +41,7 @@ PARTS = {
         "models/mixer.py",
         "protocols/mixer.py",
         "protocols/recurrent.py",
+        "batch/mixer_inputs.py",
         "batch/preceding.py",
         "batch/state_runs.py",
         "batch/span_states.py",

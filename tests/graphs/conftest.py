@@ -5,4 +5,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path += [str(Path(__file__).parent.parent / name) for name in ("adaptive", "engine", "eagle", "lora", "faults")]
+sys.path += [
+    str(Path(__file__).parent.parent / name) for name in ("adaptive", "cuda", "engine", "eagle", "lora", "faults")
+]

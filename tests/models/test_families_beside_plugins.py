@@ -14,7 +14,6 @@ import pytest
 from beside_plugins import BESIDE, Case, draft_model_of, for_engine, requests_for
 from expert_adapters import MODELS
 
-from specserve_graphs.cut_attention import MIXERS_IN_PIECES
 from specserve_workbench.testing.engines import run_requests
 from specserve_workbench.testing.toy import write_checkpoint
 
@@ -62,9 +61,7 @@ def check(case, names):
         if name == "32 preempted" and case.beside != "eagle int8":  # whose cache has twice the room
             assert drafted.metrics.num_preemptions > 0
         if "graphs" in case.beside:
-            in_pieces = "piecewise", "" if case.graphs == "piecewise" else MIXERS_IN_PIECES
-            key = in_pieces if case.model.name in ("lfm2", "qwen3_5_text", "qwen3_5_moe_text") else (case.graphs, "")
-            assert drafted.metrics.graph_steps[key] > 10
+            assert drafted.metrics.graph_steps[case.graphs, ""] > 10
 
 
 @pytest.mark.parametrize(("family", "beside", "kernels", "dtype", "limits"), list(cover()))

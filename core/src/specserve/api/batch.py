@@ -3,18 +3,20 @@
 from specserve.batch.batch import Batch, ScheduledBatch
 from specserve.batch.hidden_states import HiddenStates
 from specserve.batch.lora_plan import HostAdapters, LoraPlan, Segment, adapted
-from specserve.batch.preceding import PrecedingTokens
+from specserve.batch.mixer_inputs import LoadedRuns, StateRun, TokenSlots
+from specserve.batch.preceding import PrecedingTokens, slots_before
 from specserve.batch.request import Request
 from specserve.batch.row_tensors import DeviceRows, copy_into, copy_to_device, to_device
 from specserve.batch.span import ScheduledSpan, Span
 from specserve.batch.span_states import SpanStates
-from specserve.batch.state_runs import StateRun, state_runs
+from specserve.batch.state_runs import state_runs
 
 __all__ = [
     "Batch",
     "DeviceRows",
     "HiddenStates",
     "HostAdapters",
+    "LoadedRuns",
     "LoraPlan",
     "PrecedingTokens",
     "Request",
@@ -24,9 +26,11 @@ __all__ = [
     "Span",
     "SpanStates",
     "StateRun",
+    "TokenSlots",
     "adapted",
     "copy_into",
     "copy_to_device",
+    "slots_before",
     "state_runs",
     "to_device",
 ]

@@ -10,6 +10,7 @@ import msgspec
 from torch import Tensor
 
 from specserve.batch.lora_plan import LoraPlan
+from specserve.batch.mixer_inputs import LoadedRuns, TokenSlots
 from specserve.batch.row_tensors import DeviceRows, RowTensors
 from specserve.batch.span import ScheduledSpan, Span
 
@@ -32,6 +33,10 @@ class Batch(msgspec.Struct, frozen=True, eq=False):
     block_size: int
     lora: LoraPlan | None = None
     """None: every row is the base model's."""
+    preceding: TokenSlots | None = None
+    """Of padded batches, which have no spans: the tokens before their rows, loaded for each step."""
+    runs: LoadedRuns | None = None
+    """Of padded batches: what recurrent layers compute, loaded for each step."""
 
     @property
     def input_ids(self) -> Tensor:

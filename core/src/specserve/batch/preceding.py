@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 
 from specserve.batch.drafts import ROOT, num_leading, parents_of
+from specserve.batch.mixer_inputs import TokenSlots
 from specserve.batch.row_tensors import copy_to_device, on_host
 from specserve.kv.slots import slot_of, slots_of
 
@@ -20,24 +21,25 @@ if TYPE_CHECKING:
 NONE = -1
 
 
-class PrecedingTokens(NamedTuple):
-    """T: the batch's rows."""
-
-    own: Tensor
-    """[T] int64: the slot of each row."""
-    before: Tensor
-    """[T, reach] int64: the slots of the tokens before it, the nearest first; slot 0 stands in where there is none."""
-    exists: Tensor
-    """[T, reach] bool."""
+class PrecedingTokens(TokenSlots):
+    """`TokenSlots` of a batch."""
 
     @classmethod
     def of(cls, batch: Batch, reach: int, device: torch.device) -> PrecedingTokens:
-        slots = slots_of_neighbours(batch, reach)
-        for span, row in zip(batch.spans, batch.row_offsets, strict=True):
-            if span.draft is not None and (span.first_node or num_leading(span.draft) < span.drafted):
-                correct_branches(slots[row : row + span.length], span, span.draft, batch.block_size)
-        before = copy_to_device(slots, device)
+        if batch.preceding is not None:
+            return cls(*batch.preceding)
+        before = copy_to_device(slots_before(batch, reach), device)
         return cls(batch.slots, before.clamp(min=0), before != NONE)
+
+
+def slots_before(batch: Batch, reach: int) -> Tensor:
+    """[T, reach] int64 in the host's memory: of the tokens before each row on its path, the nearest first; NONE where
+    there is none."""
+    slots = slots_of_neighbours(batch, reach)
+    for span, row in zip(batch.spans, batch.row_offsets, strict=True):
+        if span.draft is not None and (span.first_node or num_leading(span.draft) < span.drafted):
+            correct_branches(slots[row : row + span.length], span, span.draft, batch.block_size)
+    return slots
 
 
 def slots_of_neighbours(batch: Batch, reach: int) -> Tensor:

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from specserve.batch.drafts import parents_of
+from specserve.batch.mixer_inputs import StateRun
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from specserve.batch.batch import Batch
-    from specserve.batch.span_states import SpanStates
 
 
-class StateRun(NamedTuple):
-    """What is computed for one span: from its states, and its rows in the batch."""
-
-    states: SpanStates
-    first_row: int
-    known: int
-    parents: tuple[int, ...]
-    """Of its draft tokens; -1 for children of the last committed token."""
-
-
-def state_runs(batch: Batch) -> list[StateRun]:
+def state_runs(batch: Batch) -> Sequence[StateRun]:
+    if batch.runs is not None:
+        return batch.runs.runs
     runs = []
     for span, first_row in zip(batch.spans, batch.row_offsets, strict=True):
         assert span.states is not None, "spans of a model with recurrent layers have states"

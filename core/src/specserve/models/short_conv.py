@@ -50,6 +50,8 @@ class ShortConv(Mixer):
     """Keeps B * x of each token. Products and sums of the convolution are rounded each, in float32, from the token
     itself to the farthest, then the bias; the sum is rounded to the model's dtype, and so is its product with C."""
 
+    takes_padding = True
+
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         """weight: [L, H] float32, the last for the token itself; bias: [H] float32."""
         self.weight, self.bias = weight, bias
@@ -59,7 +61,11 @@ class ShortConv(Mixer):
     def mix(self, rows: Tensor, kept: Tensor, tokens: PrecedingTokens) -> Tensor:
         b, c, x = rows.chunk(3, -1)
         bx = b * x
-        kept.index_copy_(0, tokens.own, bx)
+        if tokens.padded:
+            real = tokens.own >= 0
+            kept.index_copy_(0, tokens.own[real], bx[real])
+        else:
+            kept.index_copy_(0, tokens.own, bx)
         total = bx.float() * self.weight[-1]
         for distance in range(1, self.reach + 1):
             before = kept.index_select(0, tokens.before[:, distance - 1]).float() * self.weight[-1 - distance]

@@ -29,7 +29,15 @@ from specserve.protocols.draft_model import (
 )
 from specserve.protocols.draft_pass import DraftChains, DraftPass, DraftStep
 from specserve.protocols.drafter import Drafter, DrafterNeeds
-from specserve.protocols.graphs import AdapterLimits, Cut, GraphAdapters, GraphShape, Recorder, Recording
+from specserve.protocols.graphs import (
+    AdapterLimits,
+    Cut,
+    GraphAdapters,
+    GraphShape,
+    Recorder,
+    Recording,
+    RunLimits,
+)
 from specserve.protocols.lowrank import AdapterWeights, LoraPlanner, LowRankPart
 from specserve.protocols.mixer import Mixer
 from specserve.protocols.model import AdaptableModel, AdaptableProjection, Delta, ForwardPass, KernelSet
@@ -119,6 +127,7 @@ __all__ = [
     "Recording",
     "RecurrentMixer",
     "ResolvedModel",
+    "RunLimits",
     "Sampler",
     "ScoredRow",
     "StackedWeight",

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve.batch.batch import Batch
+    from specserve.batch.mixer_inputs import StateRun
     from specserve.batch.preceding import PrecedingTokens
-    from specserve.batch.state_runs import StateRun
     from specserve.kv.cache import KVCache
     from specserve.protocols.mixer import Mixer
     from specserve.protocols.recurrent import LayerStates, RecurrentMixer

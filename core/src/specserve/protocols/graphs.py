@@ -49,6 +49,15 @@ class AdapterLimits(NamedTuple):
     rank: int
 
 
+class RunLimits(NamedTuple):
+    """The most that a recorded step of a model with recurrent layers has."""
+
+    rows: int
+    requests: int
+    nodes: int
+    """Draft tokens of a request."""
+
+
 class GraphAdapters(Protocol):
     """Low-rank additions of padded steps, as data. Empty at first."""
 

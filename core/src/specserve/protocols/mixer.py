@@ -24,6 +24,9 @@ class Mixer(ABC):
     """How many tokens before a row it reads."""
     out_features: int
     """Numbers of a row that it gives to the layer's output map."""
+    takes_padding: bool = False
+    """Whether rows may have a negative slot: nothing is kept of them, and what comes out for them is undefined. Full
+    graphs need it."""
 
     @abstractmethod
     def mix(self, rows: Tensor, kept: Tensor, tokens: PrecedingTokens) -> Tensor:

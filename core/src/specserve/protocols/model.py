@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
     from specserve.batch.batch import Batch
     from specserve.batch.lora_plan import LoraPlan, Segment
+    from specserve.batch.mixer_inputs import LoadedRuns
     from specserve.protocols.attention import AttentionBackend
     from specserve.protocols.draft_pass import DraftPass
-    from specserve.protocols.graphs import AdapterLimits, GraphAdapters
+    from specserve.protocols.graphs import AdapterLimits, GraphAdapters, RunLimits
     from specserve.protocols.lowrank import AdapterWeights
     from specserve.protocols.mixer import Mixer
     from specserve.protocols.part import WholeMap
@@ -132,6 +133,11 @@ class KernelSet(ABC):
 
     def prepare_mixer(self, mixer: Mixer | RecurrentMixer) -> Mixer | RecurrentMixer | None:
         """A layer's mixer by this set's kernels, which keeps the same numbers of tokens or requests; None: as it is."""
+        return None
+
+    def graph_runs(self, mixers: Sequence[RecurrentMixer], limits: RunLimits) -> LoadedRuns | None:
+        """Memory for the runs of recorded passes, as the mixers of all recurrent layers read them. None: such passes
+        are recorded in pieces."""
         return None
 
     def graph_adapters(self, projections: Sequence[str], limits: AdapterLimits) -> GraphAdapters | None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.batch.state_runs import StateRun
+    from specserve.batch.mixer_inputs import StateRun
 
 
 class LayerStates(NamedTuple):

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from specserve.api.batch import Batch, StateRun
     from specserve_graphs.memory import GraphMemory
 
-MIXERS_IN_PIECES = "layers without attention are recorded in pieces only"
-
 
 class CutAttention(AttentionBackend):
     """`backend`: the engine's; `of_step` is it, or the part of it that serves the step."""

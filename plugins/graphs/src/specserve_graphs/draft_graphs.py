@@ -10,6 +10,7 @@ from specserve.api.models import forward_pass
 from specserve_graphs.draft_layers import DraftGraphSettings, GraphedLayers
 from specserve_graphs.library import GraphLibrary
 from specserve_graphs.memory import GraphMemory, row_sizes
+from specserve_graphs.mixer_inputs import MixerInputs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,7 +59,8 @@ class RunnerDraftGraphs:
             block_size=target.block_size,
         )
         make_pass = partial(forward_pass, decoder, target.kernels)
-        return GraphedLayers(function, self.attention, make_pass, graphs, decoder.reach)
+        inputs = MixerInputs(decoder, target.kernels, memory, again=target.budget.recorder.calls_again)
+        return GraphedLayers(function, self.attention, make_pass, graphs, inputs)
 
     def count(self, reason: str, num_passes: int = 1) -> None:
         self.target.metrics.graph_draft_passes[GraphUse("none", reason)] += num_passes

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from specserve.api import GraphUse
-from specserve_graphs.cut_attention import MIXERS_IN_PIECES, CutAttention
+from specserve_graphs.cut_attention import CutAttention
 from specserve_graphs.eligibility import both, no_graphs
 from specserve_graphs.recorded import RecordedStep
 from specserve_graphs.shapes import shape_of
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from specserve_graphs.buckets import Buckets
     from specserve_graphs.eligibility import Eligibility
     from specserve_graphs.library import GraphLibrary
+    from specserve_graphs.mixer_inputs import MixerInputs
 
 
 class DraftKey(NamedTuple):
@@ -73,10 +74,12 @@ class RecordedDraft(RecordedStep):
     from_target: bool
     plan: GraphPlan | None
     attention: CutAttention
+    inputs: MixerInputs
 
     def record(self, recorder: Recorder) -> None:
         if self.plan is not None:
             self.plan.clear()
+            self.inputs.clear(self.padded)
         super().record(recorder)
 
     def compute(self, cut: Cut) -> None:
@@ -90,7 +93,7 @@ class RecordedDraft(RecordedStep):
 
     def load_plan(self, batch: Batch) -> str:
         if self.plan is not None:
-            return self.plan.load(batch)
+            return self.plan.load(batch) or self.inputs.load(batch, self.padded)
         self.attention.load(batch)
         return ""
 
@@ -108,12 +111,11 @@ class GraphedLayers:
         attention: AttentionBackend,
         make_pass: Callable[[AttentionBackend], ForwardPass],
         settings: DraftGraphSettings,
-        reach: int | None,
+        inputs: MixerInputs,
     ) -> None:
-        """reach: how many tokens before a row the layers' mixers read; None: there are none."""
-        self.function, self.attention, self.settings = function, attention, settings
+        self.function, self.attention, self.settings, self.inputs = function, attention, settings, inputs
         self.memory = settings.library.memory
-        self.cut_attention = CutAttention(attention, self.memory, reach)
+        self.cut_attention = CutAttention(attention, self.memory, inputs.model.reach)
         self.passes: dict[GraphMode, ForwardPass] = {
             "piecewise": make_pass(self.cut_attention),
             "full": make_pass(attention),
@@ -138,8 +140,6 @@ class GraphedLayers:
     def ready(self, mode: GraphMode, batch: Batch, hidden: Tensor | None, *, from_target: bool) -> RecordedStep | str:
         """A graph with this pass in its memory, or why there is none."""
         settings = self.settings
-        if mode == "full" and self.cut_attention.reach is not None:
-            return MIXERS_IN_PIECES
         if mode not in settings.of_attention:
             return no_graphs(self.attention.name, mode)
         if reason := settings.eligibility.declined(shape_of_pass(mode, batch)):
@@ -160,14 +160,17 @@ class GraphedLayers:
 
     def make(self, key: DraftKey) -> RecordedStep | str:
         """The step to record, or why there can be none."""
-        padded = self.memory.rows.padded(key.rows, self.settings.block_size)
-        plan = self.attention.graph_plan(padded, key.requests) if key.mode == "full" else None
-        if key.mode == "full" and plan is None:
-            return no_graphs(self.attention.name, "full")
+        padded, plan = self.memory.rows.padded(key.rows, self.settings.block_size), None
+        if key.mode == "full":
+            plan, given = self.attention.graph_plan(padded, key.requests), self.inputs.given(padded, key.requests)
+            if plan is None or isinstance(given, str):
+                return given if isinstance(given, str) else no_graphs(self.attention.name, "full")
+            padded = given
         hidden = self.hidden.get(key.from_target)
         return RecordedDraft(
             self.memory, padded, self.passes[key.mode], {},
             self.function, None if hidden is None else hidden[: key.rows], key.from_target, plan, self.cut_attention,
+            self.inputs,
         )  # fmt: skip
 
 

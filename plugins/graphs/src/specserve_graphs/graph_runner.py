@@ -16,9 +16,10 @@ from specserve.api.batch import HiddenStates
 from specserve.api.graphs import Runner
 from specserve.api.models import LowRankDelta, forward_pass, inference
 from specserve_graphs.adapters import GraphLora
-from specserve_graphs.cut_attention import MIXERS_IN_PIECES, CutAttention
+from specserve_graphs.cut_attention import CutAttention
 from specserve_graphs.draft_graphs import RunnerDraftGraphs, TargetGraphs
 from specserve_graphs.eligibility import both, no_graphs
+from specserve_graphs.mixer_inputs import MixerInputs
 from specserve_graphs.recorded import FullGraph, PiecewiseGraph, RecordedStep
 from specserve_graphs.shapes import PREFILL, shape_of
 
@@ -102,6 +103,8 @@ class GraphRunner(Runner):
         self.library, self.eligibility, self.settings = library, eligibility, settings
         self.row_buckets = settings.rows.sizes
         self.memory, self.attention_graphs = library.memory, step.graphs
+        again = library.budget.recorder.calls_again
+        self.mixer_inputs = MixerInputs(self.model, self.kernels, self.memory, again=again)
         self.cut_attention = CutAttention(self.attention, self.memory, self.model.reach)
         self.pieces = self.own_pass(self.cut_attention)
         self.full_passes: dict[AttentionBackend, ForwardPass] = {}
@@ -139,8 +142,6 @@ class GraphRunner(Runner):
 
     def key_of(self, shape: GraphShape, batch: Batch) -> StepKey | str:
         settings, backend, mode = self.settings, self.attention, shape.mode
-        if mode == "full" and (self.model.reach is not None or self.model.recurrent):
-            return MIXERS_IN_PIECES
         if mode not in self.attention_graphs:
             return no_graphs(backend.backend_for(batch).name, mode)
         rows, requests = settings.rows.holding(shape.rows), settings.requests.holding(shape.requests)
@@ -174,11 +175,11 @@ class GraphRunner(Runner):
         taps = self.memory.taps(key.hidden_layers, key.rows)
         if key.mode == "piecewise":
             return PiecewiseGraph(self.memory, padded, self.pieces, taps, self.cut_attention)
-        plan = key.backend.graph_plan(padded, key.requests)
-        if plan is None:
-            return no_graphs(key.backend.name, "full")
+        plan, given = key.backend.graph_plan(padded, key.requests), self.mixer_inputs.given(padded, key.requests)
+        if plan is None or isinstance(given, str):
+            return given if isinstance(given, str) else no_graphs(key.backend.name, "full")
         sampler = self.settings.greedy_sampler if key.greedy else None
-        return FullGraph(self.memory, padded, self.full_pass(key.backend), taps, plan, sampler)
+        return FullGraph(self.memory, given, self.full_pass(key.backend), taps, plan, sampler, self.mixer_inputs)
 
     @inference
     def warm_up(self, on_progress: Callable[[int, int], None]) -> None:

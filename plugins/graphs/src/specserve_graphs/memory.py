@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve.api.models import ServedModel
+    from specserve_graphs.preceding_memory import PrecedingMemory
 
 
 class RowSizes(NamedTuple):
@@ -53,6 +54,8 @@ class GraphMemory:
         """By the layers that are read, in ascending order: [T, numbers of all of them]."""
         self.of_mixers: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
         """By the numbers of a row that mixers are given, and those that they give: [T, n] of both."""
+        self.preceding: PrecedingMemory | None = None
+        """Where mixers of full graphs read slots; None where they read none."""
 
     def empty(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
         """Zeros, so that padding holds numbers."""
@@ -85,4 +88,5 @@ class GraphMemory:
             self.rows.memory, self.x, self.queries, self.attended, self.keys, self.values, self.logits, self.greedy,
             *self.hidden.values(), *(rows for both in self.of_mixers.values() for rows in both),
         )  # fmt: skip
-        return sum(tensor.nbytes for tensor in tensors)
+        of_slots = 0 if self.preceding is None else self.preceding.num_bytes
+        return of_slots + sum(tensor.nbytes for tensor in tensors)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from specserve_graphs.adapters import GraphLora
     from specserve_graphs.cut_attention import CutAttention
     from specserve_graphs.memory import GraphMemory
+    from specserve_graphs.mixer_inputs import MixerInputs
 
 NO_ROWS = torch.empty((3, 0), dtype=torch.int64)
 
@@ -83,6 +84,7 @@ class FullGraph(RecordedStep):
 
     plan: GraphPlan
     sampler: Sampler | None
+    inputs: MixerInputs
 
     @property
     def computes_greedy(self) -> bool:
@@ -90,10 +92,11 @@ class FullGraph(RecordedStep):
 
     def record(self, recorder: Recorder) -> None:
         self.plan.clear()
+        self.inputs.clear(self.padded)
         super().record(recorder)
 
     def load_plan(self, batch: Batch) -> str:
-        return self.plan.load(batch)
+        return self.plan.load(batch) or self.inputs.load(batch, self.padded)
 
     def compute(self, cut: Cut) -> None:
         passes, padded, memory, rows = self.passes, self.padded, self.memory, self.padded.num_rows

@@ -47,7 +47,8 @@ class TorchPaged:
         self.bytes_per_item = spec.num_kv_heads * config.block_m * (spec.head_dim + 2) * 4
 
     def write(self, layer: int, slots: Tensor, keys: Tensor, values: Tensor) -> None:
-        self.cache.write(layer, slots, keys, values)
+        real = slots >= 0
+        self.cache.write(layer, slots[real], keys[real], values[real])
 
     def attend(self, layer: int, q: Tensor, plan: PagedPlan, window: int | None) -> Tensor:
         out = torch.empty_like(q)
