@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import accumulate
 from operator import mul
 
+import msgspec
 import pytest
 import torch
 from eagle_engines import Recorder, eagle_engine, transformers_target, write_target
@@ -72,3 +73,29 @@ def test_blocks_change_nothing(target, heads, form, batch_size, dtype):
         target, heads[form], mixed_requests(20), settings={"steps": 16}, max_num_seqs=batch_size, dtype=dtype,
         max_num_batched_tokens=256,
     )  # fmt: skip
+
+
+@pytest.mark.usefixtures("each_kernel_set")
+@pytest.mark.parametrize("form", ["dflash", "dspark"])
+def test_blocks_become_shorter_at_the_end_of_the_context(target, heads, form):
+    requests = [toy_request(f"r{i}", range(1, 30 + i), max_tokens=99, ignore_eos=True) for i in range(3)]
+    recorder = Recorder()
+    speculative = assert_lossless(
+        target, heads[form], requests, settings={"steps": 16}, planner=recorder, max_model_len=64
+    )
+    assert {output.finish_reason for output in speculative.outputs.values()} == {"length"}
+    at_the_end = {count: len(draft) for (_, count), draft in recorder.drafts.items() if count > 64 - BLOCK}
+    assert at_the_end
+    assert all(size <= 64 - count for count, size in at_the_end.items())
+
+
+@pytest.mark.usefixtures("each_kernel_set")
+def test_a_chain_ends_where_no_draft_token_can_come(target, heads):
+    """The draft vocabulary has every second token from the fourth on."""
+    alone, both = (toy_request(name, range(1, 9), max_tokens=9, ignore_eos=True) for name in ("alone", "both"))
+    alone = msgspec.structs.replace(alone, params=msgspec.structs.replace(alone.params, allowed_token_ids=[0, 1, 2]))
+    recorder = Recorder()
+    engine = eagle_engine(target, heads["speculators"], steps=16, planner=recorder)
+    run_requests(engine, [alone, both])
+    assert not engine.metrics.drafter_faults
+    assert {name for name, _ in recorder.drafts} == {"both"}
