@@ -9,8 +9,11 @@ import contextlib
 import json
 import sys
 
+import look_ups
+
 from specserve_server.cli import main
 
+look_ups.in_the_loops_thread()
 print("ready", flush=True)
 for line in sys.stdin:
     with contextlib.redirect_stdout(sys.stderr):

@@ -30,6 +30,7 @@ class Load(NamedTuple):
     num_tokens: int
     """Of each answer."""
     concurrency: int
+    """Also the requests before, which warm up: the measured ones find their connections made."""
 
 
 class Figures(NamedTuple):
@@ -90,8 +91,9 @@ class Ours:
         out = self._folder / "ours.json"
         self._process.run((
             url, "--model", model, "--prompts", write_prompts(self._folder, load.num_requests),
-            "--requests", str(load.num_requests), "--warm-up", "0", "--concurrency", str(load.concurrency),
-            "--max-tokens", str(load.num_tokens), "--temperature", "0", "--ignore-eos", "--out", str(out),
+            "--requests", str(load.num_requests), "--warm-up", str(load.concurrency),
+            "--concurrency", str(load.concurrency), "--max-tokens", str(load.num_tokens), "--temperature", "0",
+            "--ignore-eos", "--out", str(out),
         ))  # fmt: skip
         summary = json.loads(out.read_text())["summary"]
         assert summary["num_good"] == load.num_requests
@@ -109,8 +111,9 @@ class Theirs:
             "--backend", "openai", "--base-url", url, "--model", model, "--tokenizer", str(locate_model("demo")),
             "--dataset-name", "sharegpt", "--dataset-path", write_prompts(self._folder, load.num_requests),
             "--disable-shuffle", "--sharegpt-output-len", str(load.num_tokens),
-            "--num-prompts", str(load.num_requests), "--num-warmups", "0", "--ready-check-timeout-sec", "0",
-            "--max-concurrency", str(load.concurrency), "--temperature", "0", "--ignore-eos",
+            "--num-prompts", str(load.num_requests), "--num-warmups", str(load.concurrency),
+            "--ready-check-timeout-sec", "0", "--max-concurrency", str(load.concurrency), "--temperature", "0",
+            "--ignore-eos",
             "--percentile-metrics", "ttft,tpot,itl,e2el", "--save-result",
             "--result-dir", str(self._folder), "--result-filename", "theirs.json",
         ))  # fmt: skip

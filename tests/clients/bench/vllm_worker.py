@@ -11,9 +11,11 @@ import contextlib
 import json
 import sys
 
+import look_ups
 from vllm.benchmarks.serve import add_cli_args, main
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 
+look_ups.in_the_loops_thread()
 parser = FlexibleArgumentParser()
 add_cli_args(parser)
 print("ready", flush=True)
