@@ -8,6 +8,8 @@ Weights are random; the cost of a pass does not depend on them.
 from __future__ import annotations
 
 import argparse
+import operator
+import statistics
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -70,11 +72,11 @@ def run(options: Options) -> Result:
         f"beside other engines with weights {chosen.weights}",
         columns=("step", "as served, ms", "min..max s", "pieces / served", "mixers' share"),
         rows=rows(samples, median) if samples else [],
-        checks=[*(checks(name, median) if samples else []), *(peers.checks if peers else [])],
+        checks=[*(checks(name, samples) if samples else []), *(peers.checks if peers else [])],
         notes=[
             "Logits are of every row, but none of the prompt's. The share is that of the native calls alone.",
             f"A rejected draft: a step with {VERIFIED - 1} draft tokens and the step behind it, against the same rows "
-            "as committed tokens.",
+            "as committed tokens, the median of the rounds' differences.",
         ],
         raw=samples | (peers.raw if peers else {}),
         details="\n".join(aligned([random_checkpoint.COLUMNS, *peers.rows])) if peers else "",
@@ -141,9 +143,11 @@ def rows(samples: dict[str, list[float]], median: dict[str, float]) -> list[tupl
     return table + [(what, f"{median[what] * 1e3:.1f}", spread(samples[what]), "-", "-") for what in others]
 
 
-def checks(name: str, median: dict[str, float]) -> list[Check]:
+def checks(name: str, samples: dict[str, list[float]]) -> list[Check]:
+    median = medians(samples)
     one, dense = median[f"served, {A_STEP}"], ATTENTION[name]
-    verified, rejected = median[f"served, {VERIFY}"] / one, (median[REJECTED] - median[NEVER]) / one
+    verified = median[f"served, {VERIFY}"] / one
+    rejected = statistics.median(map(operator.sub, samples[REJECTED], samples[NEVER])) / one
     speedups = [median[f"{shape}, plain"] / median[f"{shape}, accepted"] for shape in (name, dense)]
     found = [
         Check(f"step that verifies {VERIFIED} rows / step of 1", verified, STEP_TARGET, True, "x"),
