@@ -10,7 +10,7 @@ from test_cpu_adapters import engine_with_adapters, requests_with_adapters
 from test_cpu_fused import in_pieces, passes, same_decisions
 from test_cpu_int8_engine import noisy
 from test_cpu_rowwise import kernels
-from test_cpu_short_conv_engine import name_of, options
+from test_cpu_short_conv_engine import options
 
 from covering import covering
 from specserve.models.tiled import TiledPass
@@ -78,7 +78,7 @@ def test_a_gated_row_has_its_bits_among_any_others(isa: str, dtype: torch.dtype)
     model=MODELS, isa=[s for s in SETS if "vnni" not in s], dtype=["float32", "bfloat16"], indirect=["model"],
 )  # fmt: skip
 def test_fused_layers_with_gates_have_the_bits_of_the_pieces(model: Path, isa: str, dtype: str) -> None:
-    requests = varied_requests(6)
+    requests = varied_requests(4)
     fused, other = (make_engine(model, **options(isa, dtype=dtype, threads=n)) for n in (2, 1))
     assert isinstance(passes(fused), FusedPass)
     assert same_decisions(run_requests(fused.engine, requests), run_requests(in_pieces(other.engine), requests))
@@ -86,30 +86,30 @@ def test_fused_layers_with_gates_have_the_bits_of_the_pieces(model: Path, isa: s
 
 @each_model
 def test_gated_layers_around_another_backend_have_the_bits_of_their_pieces(model: Path) -> None:
-    requests = varied_requests(4)
+    requests = varied_requests(3)
     split, other = (make_engine(model, **options(dtype="bfloat16", attention="sdpa")) for _ in range(2))
     assert isinstance(passes(split), SplitPass)
     assert same_decisions(run_requests(split.engine, requests), run_requests(in_pieces(other.engine), requests))
 
 
-@a_model_of_each
-@pytest.mark.parametrize("weights", ["int8", "int4"])
+@pytest.mark.parametrize(("model", "weights"), [("of numbers", "int4"), ("of heads", "int8-g64")], indirect=["model"])
 def test_gated_layers_of_few_bits_have_the_bits_of_their_pieces(model: Path, weights: str) -> None:
-    requests = varied_requests(4)
+    requests = varied_requests(3)
     fused, other = (make_engine(model, **options(dtype="bfloat16", cpu={"weights": weights})) for _ in range(2))
     assert isinstance(passes(fused), FusedPass)
     assert same_decisions(run_requests(fused.engine, requests), run_requests(in_pieces(other.engine), requests))
 
 
-@a_model_of_each
-@each_dtype
-def test_draft_trees_of_gated_models_are_lossless(model: Path, dtype: torch.dtype) -> None:
-    served = assert_lossless(model, varied_requests(6), noisy, **options(dtype=name_of(dtype)))
+@pytest.mark.parametrize(
+    ("model", "dtype"), [("of numbers", "bfloat16"), ("of heads, norms before", "float32")], indirect=["model"]
+)
+def test_draft_trees_of_gated_models_are_lossless(model: Path, dtype: str) -> None:
+    served = assert_lossless(model, varied_requests(4), noisy, **options(dtype=dtype))
     right, drafted = accepted(served)
     assert 0.2 * drafted < right < drafted
 
 
-@each_model
+@a_model_of_each
 @pytest.mark.parametrize("attention", ["auto", "sdpa"])
 def test_adapters_of_gated_layers_have_the_bits_of_the_pieces(model: Path, attention: str) -> None:
     fused, pieces, plain = (engine_with_adapters(model, dtype="bfloat16", attention=attention) for _ in range(3))

@@ -124,15 +124,15 @@ class DecoderStack {
                  const Segments& segments, const S* aux, const std::vector<LayerTap<S>>& taps,
                  std::vector<std::vector<DeltaRun<S>>>& runs);
 
-    // Where the next batch has the rows that a layer's mixer reads, and those that it gives, after `reserve`.
-    void reserve(int rows);
-    Rows<const S> mixer_rows(int layer, int rows) const { return {qkv_.data(), mixer_inputs(layer), rows}; }
-    S* mixed_rows() { return attention_out_.data(); }
-
     // The same without adapters and taps, where the last output is wanted of some rows only, and of the others their
     // keys and values: it becomes the first rows of x. `plan` is not read if there is one layer. Of layers as Llama's.
     void forward_some(S* x, const int64_t* positions, const int64_t* slots, const AttentionPlan& plan, int rows,
                       const S* aux, const RowSubset& last);
+
+    // Where the next batch has the rows that a layer's mixer reads, and those that it gives, after `reserve`.
+    void reserve(int rows);
+    Rows<const S> mixer_rows(int layer, int rows) const { return {qkv_.data(), mixer_inputs(layer), rows}; }
+    S* mixed_rows() { return attention_out_.data(); }
 
     // What attention reads of a layer's input, and the gates of its output.
     struct Projected {
