@@ -32,6 +32,7 @@ RUNS = {
     "gpu": (GPU_TESTS, ("-m", "gpu", "-k", f"not ({LONG})")),
     "long": (GPU_TESTS, ("-m", "gpu", "-k", LONG)),
     "facts": ([HERE / "facts_of_binaries.py", HERE / "recorded_steps.py"], ("-m", "")),
+    "mixers": ([HERE / "recorded_mixers.py"], ("-m", "")),
 }
 
 
@@ -67,5 +68,6 @@ def test_every_test_for_a_device_passes_but_for_what_only_a_device_has(run, tmp_
 
 
 @needs_triton
-def test_what_must_stay_true_of_the_binaries(tmp_path):
-    assert " passed" in outcome_of("facts", tmp_path / "report.json")
+@pytest.mark.parametrize("run", ["facts", "mixers"])
+def test_what_must_stay_true_of_the_binaries_and_of_recorded_steps(run, tmp_path):
+    assert " passed" in outcome_of(run, tmp_path / "report.json")

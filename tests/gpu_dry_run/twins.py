@@ -11,6 +11,7 @@ import math
 import struct
 from array import array
 
+import mixer_twins
 import torch
 from cpu_as_cuda import unseen
 from cuda_graphs import launched
@@ -236,4 +237,5 @@ def as_the_device(name, twin):
     return lambda arguments: launched(name, run, arguments)
 
 
-TWINS = {name: as_the_device(name, twin) for name, twin in dict(globals()).items() if name.endswith("_kernel")}
+FOUND = dict(globals()) | vars(mixer_twins)
+TWINS = {name: as_the_device(name, twin) for name, twin in FOUND.items() if name.endswith("_kernel")}

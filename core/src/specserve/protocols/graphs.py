@@ -56,6 +56,8 @@ class RunLimits(NamedTuple):
     requests: int
     nodes: int
     """Draft tokens of a request."""
+    slots: int
+    """Of states whose step may have drafted: the rows of `LayerStates.trails`."""
 
 
 class GraphAdapters(Protocol):

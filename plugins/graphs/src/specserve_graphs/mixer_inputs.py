@@ -63,8 +63,8 @@ class MixerInputs:
     def make_runs(self, rows: int, requests: int) -> LoadedRuns | None:
         if self.again:
             return HostRuns()
-        nodes = self.model.layer_states[0].trails.shape[1]
-        return self.kernels.graph_runs(self.model.recurrent, RunLimits(rows, requests, nodes))
+        slots, nodes, _ = self.model.layer_states[0].trails.shape
+        return self.kernels.graph_runs(self.model.recurrent, RunLimits(rows, requests, nodes, slots))
 
     def clear(self, padded: Batch) -> None:
         """Make all rows padding."""

@@ -12,13 +12,18 @@ from typing import TYPE_CHECKING
 import torch
 
 from specserve.api import KernelSet
+from specserve.api.models import GatedDeltaNet, ShortConv
+from specserve_cuda.kernels.delta_net import SharedTables, TritonDeltaNet
+from specserve_cuda.kernels.delta_net_tables import LoadedTables, StateShape
 from specserve_cuda.kernels.forward_pass import fuse
+from specserve_cuda.kernels.gates import gated
 from specserve_cuda.kernels.linear import TILES, TritonLinear
 from specserve_cuda.kernels.loaded_segments import LoadedSegments
 from specserve_cuda.kernels.lowrank import SegmentedAdd
 from specserve_cuda.kernels.lowrank_tables import PackedAdapter
 from specserve_cuda.kernels.rows import SILU_BLOCK, gelu_launch, norm_launch, rotary_kernel, silu_launch
 from specserve_cuda.kernels.sampler import TritonSampler
+from specserve_cuda.kernels.short_conv import TritonShortConv
 from specserve_cuda.launch import Launch, blocks, dense, power_of_2
 
 if TYPE_CHECKING:
@@ -26,7 +31,15 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.api import AdapterLimits, AdapterWeights, AttentionBackend, Sampler
+    from specserve.api import (
+        AdapterLimits,
+        AdapterWeights,
+        AttentionBackend,
+        Mixer,
+        RecurrentMixer,
+        RunLimits,
+        Sampler,
+    )
     from specserve.api.batch import Segment
     from specserve.api.models import DecoderModel
     from specserve_cuda.kernels.forward_pass import TritonPass
@@ -46,6 +59,7 @@ class CudaKernels(KernelSet):
     def __init__(self, tiles: TileTable = TILES) -> None:
         self.tiles = tiles
         self.segmented = SegmentedAdd()
+        self.tables = SharedTables()
         self.sampler: Sampler = TritonSampler()
 
     def fuse(self, model: DecoderModel, attention: AttentionBackend) -> TritonPass | None:
@@ -60,6 +74,20 @@ class CudaKernels(KernelSet):
 
     def pack_adapter(self, weights: AdapterWeights) -> PackedAdapter:
         return PackedAdapter(weights)
+
+    def prepare_mixer(self, mixer: Mixer | RecurrentMixer) -> TritonShortConv | TritonDeltaNet | None:
+        """None for mixers that change what these compute."""
+        if type(mixer) is ShortConv:
+            return TritonShortConv(mixer)
+        return TritonDeltaNet(mixer, self.tables) if type(mixer) is GatedDeltaNet else None
+
+    def graph_runs(self, mixers: Sequence[RecurrentMixer], limits: RunLimits) -> LoadedTables | None:
+        """None where mixers are not this set's, or have windows of different lengths."""
+        taps = {mixer.config.taps for mixer in mixers if isinstance(mixer, TritonDeltaNet)}
+        if len(taps) != 1 or not all(isinstance(mixer, TritonDeltaNet) for mixer in mixers):
+            return None
+        shape = StateShape(taps.pop(), limits.nodes, limits.slots * limits.nodes)
+        return LoadedTables(shape, limits, torch.device("cuda"))
 
     def graph_adapters(self, projections: Sequence[str], limits: AdapterLimits) -> LoadedSegments:
         return LoadedSegments(projections, limits, torch.device("cuda"))
@@ -89,6 +117,9 @@ class CudaKernels(KernelSet):
 
     def gelu_and_multiply(self, gate_up: Tensor) -> Tensor:
         return activated(gate_up, gelu_of)
+
+    def gate(self, x: Tensor, gates: Tensor) -> Tensor:
+        return gated(x, gates)
 
 
 def activated(gate_up: Tensor, launch_of: Callable[[torch.dtype, int], Launch]) -> Tensor:
