@@ -9,33 +9,40 @@ INLINE Vec load_lanes(const T* p, int n) {
     if constexpr (whole) return load(p);
     return load(p, n);
 }
-template <bool whole>
-INLINE void store_lanes(float* p, Vec x, int n) {
+template <bool whole, typename T>
+INLINE void store_lanes(T* p, Vec x, int n) {
     if constexpr (whole) return store(p, x);
     store(p, x, n);
 }
 
-template <bool whole, typename S>
+// `vectors` whole vectors of channels, or the n < kLanes last ones.
+template <int vectors, bool whole, typename S>
 INLINE void convolve_lanes(const ConvInputs<S>& inputs, const float* taps, int num_channels, int channel, int n,
                            float* out) {
-    Vec total = zeros();
-    int i = 0;
-    for (; i < inputs.num_rows; ++i)
-        total = fma(load_lanes<whole>(inputs.rows[i] + channel, n),
-                    load_lanes<whole>(taps + ptrdiff_t{i} * num_channels + channel, n), total);
-    for (; i < inputs.num_taps; ++i)
-        total = fma(load_lanes<whole>(inputs.window[i] + channel, n),
-                    load_lanes<whole>(taps + ptrdiff_t{i} * num_channels + channel, n), total);
-    store_lanes<whole>(out, round_to(silu(total), static_cast<const S*>(nullptr)), n);
+    Vec total[vectors];
+    for (int c = 0; c < vectors; ++c) total[c] = zeros();
+    auto add_tap = [&](int tap, const auto* input) {
+        const float* weights = taps + ptrdiff_t{tap} * num_channels + channel;
+        for (int c = 0; c < vectors; ++c)
+            total[c] = fma(load_lanes<whole>(input + channel + c * kLanes, n),
+                           load_lanes<whole>(weights + c * kLanes, n), total[c]);
+    };
+    int tap = 0;
+    for (; tap < inputs.num_rows; ++tap) add_tap(tap, inputs.rows[tap]);
+    for (; tap < inputs.num_taps; ++tap) add_tap(tap, inputs.window[tap]);
+    for (int c = 0; c < vectors; ++c)
+        store_lanes<whole>(out + c * kLanes, round_to(silu(total[c]), static_cast<const S*>(nullptr)), n);
 }
 
 template <typename S>
 static void convolve(const ConvInputs<S>& inputs, const float* taps, int num_channels, int begin, int count,
                      float* out) {
     int i = 0;
+    for (; i + kStepVectors * kLanes <= count; i += kStepVectors * kLanes)
+        convolve_lanes<kStepVectors, true>(inputs, taps, num_channels, begin + i, kLanes, out + i);
     for (; i + kLanes <= count; i += kLanes)
-        convolve_lanes<true>(inputs, taps, num_channels, begin + i, kLanes, out + i);
-    if (i < count) convolve_lanes<false>(inputs, taps, num_channels, begin + i, count - i, out + i);
+        convolve_lanes<1, true>(inputs, taps, num_channels, begin + i, kLanes, out + i);
+    if (i < count) convolve_lanes<1, false>(inputs, taps, num_channels, begin + i, count - i, out + i);
 }
 
 static void set_length(float* x, float length, int size) {
@@ -69,49 +76,129 @@ static void gates(const S* a, const S* b, const float* dt_bias, const float* rat
     }
 }
 
+// Sums over the rows of S, of `vectors` vectors of columns: products with even rows of k, and with odd ones.
+template <int vectors>
+struct KeySums {
+    Vec even[vectors], odd[vectors];
+
+    INLINE KeySums none() {
+        KeySums sums;
+        for (int c = 0; c < vectors; ++c) sums.even[c] = sums.odd[c] = zeros();
+        return sums;
+    }
+};
+
 // `vectors` whole vectors of columns, or the n < kLanes last columns.
 template <int vectors, bool whole>
-INLINE void step_columns(const DeltaStep& s, int column, int n) {
+INLINE void know_columns(const DeltaStep& s, int column, int n) {
     const float* from = s.from + column;
-    Vec even[vectors], odd[vectors];
-    for (int c = 0; c < vectors; ++c) even[c] = odd[c] = zeros();
+    auto sums = KeySums<vectors>::none();
     int row = 0;
     for (; row + 2 <= s.dk; row += 2, from += 2 * s.from_stride) {
         Vec first = splat(s.k[row]), second = splat(s.k[row + 1]);
         for (int c = 0; c < vectors; ++c) {
-            even[c] = fma(load_lanes<whole>(from + c * kLanes, n), first, even[c]);
-            odd[c] = fma(load_lanes<whole>(from + s.from_stride + c * kLanes, n), second, odd[c]);
+            sums.even[c] = fma(load_lanes<whole>(from + c * kLanes, n), first, sums.even[c]);
+            sums.odd[c] = fma(load_lanes<whole>(from + s.from_stride + c * kLanes, n), second, sums.odd[c]);
         }
     }
     if (row < s.dk)
         for (int c = 0; c < vectors; ++c)
-            even[c] = fma(load_lanes<whole>(from + c * kLanes, n), splat(s.k[row]), even[c]);
+            sums.even[c] = fma(load_lanes<whole>(from + c * kLanes, n), splat(s.k[row]), sums.even[c]);
+    for (int c = 0; c < vectors; ++c)
+        store_lanes<whole>(s.known + column + c * kLanes, add(sums.even[c], sums.odd[c]), n);
+}
 
-    Vec decay = splat(s.decay), beta = splat(s.beta), delta[vectors], out[vectors];
+// What a row of S needs of the step.
+template <int vectors>
+struct RowStep {
+    Vec decay, delta[vectors], out[vectors];
+};
+
+template <int vectors, bool whole, bool has_next, bool only_to>
+INLINE void step_row(const DeltaStep& s, int row, int column, int n, RowStep<vectors>& step, Vec* sums) {
+    const float* from = s.from + row * s.from_stride + column;
+    Vec k = splat(s.k[row]), q = splat(s.q[row]), x[vectors];
     for (int c = 0; c < vectors; ++c) {
-        Vec known = mul(decay, add(even[c], odd[c]));
-        delta[c] = mul(beta, sub(load_lanes<whole>(s.v + column + c * kLanes, n), known));
-        out[c] = zeros();
+        x[c] = fma(k, step.delta[c], mul(step.decay, load_lanes<whole>(from + c * kLanes, n)));
+        step.out[c] = fma(x[c], q, step.out[c]);
     }
-    from = s.from + column;
-    float* to = s.to + column;
-    for (row = 0; row < s.dk; ++row, from += s.from_stride, to += s.to_stride) {
-        Vec k = splat(s.k[row]), q = splat(s.q[row]);
-        for (int c = 0; c < vectors; ++c) {
-            Vec x = fma(k, delta[c], mul(decay, load_lanes<whole>(from + c * kLanes, n)));
-            store_lanes<whole>(to + c * kLanes, x, n);
-            out[c] = fma(x, q, out[c]);
-        }
+    if constexpr (has_next) {
+        Vec next = splat(s.next_k[row]);
+        for (int c = 0; c < vectors; ++c) sums[c] = fma(x[c], next, sums[c]);
     }
-    for (int c = 0; c < vectors; ++c) store_lanes<whole>(s.out + column + c * kLanes, out[c], n);
+    if (only_to || s.to.data)
+        for (int c = 0; c < vectors; ++c)
+            store_lanes<whole>(s.to.data + row * s.to.stride + column + c * kLanes, x[c], n);
+    if constexpr (only_to) return;
+    if constexpr (whole)
+        if (s.streamed.data)
+            for (int c = 0; c < vectors; ++c)
+                stream(s.streamed.data + row * s.streamed.stride + column + c * kLanes, x[c]);
+    if (s.prefetched)
+        for (int c = 0; c < vectors; ++c)
+            __builtin_prefetch(s.prefetched + row * s.from_stride + column + c * kLanes, 0, 2);
+}
+
+// only_to: nothing is streamed or prefetched.
+template <int vectors, bool whole, bool has_next, bool only_to>
+INLINE void step_columns(const DeltaStep& given, int column, int n) {
+    const DeltaStep s = given;  // in registers: stores of vectors may change any memory
+    RowStep<vectors> step;
+    step.decay = splat(s.decay);
+    Vec beta = splat(s.beta);
+    for (int c = 0; c < vectors; ++c) {
+        Vec known = mul(step.decay, load_lanes<whole>(s.known + column + c * kLanes, n));
+        step.delta[c] = mul(beta, sub(load_lanes<whole>(s.v + column + c * kLanes, n), known));
+        step.out[c] = zeros();
+    }
+    auto sums = KeySums<vectors>::none();
+    int row = 0;
+    for (; row + 2 <= s.dk; row += 2) {
+        step_row<vectors, whole, has_next, only_to>(s, row, column, n, step, sums.even);
+        step_row<vectors, whole, has_next, only_to>(s, row + 1, column, n, step, sums.odd);
+    }
+    if (row < s.dk) step_row<vectors, whole, has_next, only_to>(s, row, column, n, step, sums.even);
+    for (int c = 0; c < vectors; ++c) {
+        store_lanes<whole>(s.out + column + c * kLanes, step.out[c], n);
+        if constexpr (has_next) store_lanes<whole>(s.known + column + c * kLanes, add(sums.even[c], sums.odd[c]), n);
+    }
+}
+
+static void delta_know(const DeltaStep& s, int columns) {
+    int column = 0;
+    for (; column + kStepVectors * kLanes <= columns; column += kStepVectors * kLanes)
+        know_columns<kStepVectors, true>(s, column, kLanes);
+    for (; column + kLanes <= columns; column += kLanes) know_columns<1, true>(s, column, kLanes);
+    if (column < columns) know_columns<1, false>(s, column, columns - column);
+}
+
+template <bool has_next, bool only_to>
+static void step_all_columns(const DeltaStep& s, int columns) {
+    int column = 0;
+    for (; column + kStepVectors * kLanes <= columns; column += kStepVectors * kLanes)
+        step_columns<kStepVectors, true, has_next, only_to>(s, column, kLanes);
+    for (; column + kLanes <= columns; column += kLanes) step_columns<1, true, has_next, only_to>(s, column, kLanes);
+    if (column < columns) step_columns<1, false, has_next, only_to>(s, column, columns - column);
 }
 
 static void delta_step(const DeltaStep& s, int columns) {
-    int column = 0;
-    for (; column + kStepVectors * kLanes <= columns; column += kStepVectors * kLanes)
-        step_columns<kStepVectors, true>(s, column, kLanes);
-    for (; column + kLanes <= columns; column += kLanes) step_columns<1, true>(s, column, kLanes);
-    if (column < columns) step_columns<1, false>(s, column, columns - column);
+    bool only_to = s.to.data && !s.streamed.data && !s.prefetched;
+    if (s.next_k && only_to) return step_all_columns<true, true>(s, columns);  // nearly all tokens of a prompt
+    if (s.next_k) return step_all_columns<true, false>(s, columns);
+    step_all_columns<false, false>(s, columns);
+}
+
+static void finish_delta_streaming() { finish_streaming(); }
+
+template <int vectors, bool whole, typename S>
+INLINE void gate_lanes(const float* o, const S* z, const float* weight, Vec scale, int n, S* out) {
+    Vec gated[vectors];
+    for (int c = 0; c < vectors; ++c) {
+        Vec normed = round_to(mul(round_to(load_lanes<whole>(o + c * kLanes, n), z), scale), z);
+        gated[c] =
+            mul(mul(load_lanes<whole>(weight + c * kLanes, n), normed), silu(load_lanes<whole>(z + c * kLanes, n)));
+    }
+    for (int c = 0; c < vectors; ++c) store_lanes<whole>(out + c * kLanes, gated[c], n);
 }
 
 template <typename S>
@@ -122,14 +209,14 @@ static void norm_and_gate(const float* o, const S* z, const float* weight, float
         squares = fma(part, part, squares);
     }
     Vec scale = splat(1.0f / __builtin_sqrtf(reduce_sum(squares) / static_cast<float>(size) + eps));
-    for (int i = 0; i < size; i += kLanes) {
-        int n = size - i < kLanes ? size - i : kLanes;
-        Vec normed = round_to(mul(round_to(load(o + i, n), z), scale), z);
-        store(out + i, mul(mul(load(weight + i, n), normed), silu(load(z + i, n))), n);
-    }
+    int i = 0;
+    for (; i + kStepVectors * kLanes <= size; i += kStepVectors * kLanes)
+        gate_lanes<kStepVectors, true>(o + i, z + i, weight + i, scale, kLanes, out + i);
+    for (; i + kLanes <= size; i += kLanes) gate_lanes<1, true>(o + i, z + i, weight + i, scale, kLanes, out + i);
+    if (i < size) gate_lanes<1, false>(o + i, z + i, weight + i, scale, size - i, out + i);
 }
 
 template <typename S>
 static GatedDeltaTable<S> gated_delta_table() {
-    return {convolve<S>, set_length, gates<S>, delta_step, norm_and_gate<S>};
+    return {convolve<S>, set_length, gates<S>, delta_know, delta_step, finish_delta_streaming, norm_and_gate<S>};
 }

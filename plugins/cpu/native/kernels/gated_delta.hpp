@@ -19,17 +19,27 @@ struct ConvInputs {
     int num_rows, num_taps;
 };
 
-// A token's step of some columns of a head's state: S <- decay S; S <- S + k (beta (v - S^T k))^T; out = S^T q.
+// Columns of a head's state, [dk] rows.
+struct DeltaColumns {
+    float* data;
+    ptrdiff_t stride;
+};
+
+// A token's step of some columns of a head's state: S <- decay S; S <- S + k (beta (v - S^T k))^T; out = S^T q. It
+// takes S^T k from the pass before it, and finds that of the next token in the pass that writes S.
 struct DeltaStep {
-    const float* from;  // [dk] rows
+    const float* from;
     ptrdiff_t from_stride;
-    float* to;  // may be `from`
-    ptrdiff_t to_stride;
-    const float *k, *q;  // [dk]
+    DeltaColumns to;        // may be `from`; null: nothing reads S from there
+    DeltaColumns streamed;  // null, or whole cache lines that S is written to past the caches
+    const float *k, *q;     // [dk]
     int dk;
     const float* v;  // [columns]
     float decay, beta;
-    float* out;  // [columns]
+    float* out;               // [columns]
+    float* known;             // [columns]: S^T k, then S^T next_k
+    const float* next_k;      // [dk]; null: no token is next
+    const float* prefetched;  // null, or rows of `from_stride` that another step reads next
 };
 
 template <typename S>
@@ -41,8 +51,10 @@ struct GatedDeltaTable {
     // Of each value head: decay = e^(rate softplus(a + dt_bias)), beta = sigmoid(b) rounded to S.
     void (*gates)(const S* a, const S* b, const float* dt_bias, const float* rate, int count, float* decay,
                   float* beta);
-    // A column's bits do not depend on the others.
+    // known = S^T k of the state that a step begins with. Here and there, a column's bits do not depend on the others.
+    void (*know)(const DeltaStep&, int columns);
     void (*step)(const DeltaStep&, int columns);
+    void (*finish_streaming)();  // what was streamed is visible to other threads
     // The RMSNorm of o, rounded to S before it and behind it, times `weight` and SiLU of the gate z.
     void (*norm_and_gate)(const float* o, const S* z, const float* weight, float eps, int size, S* out);
 };

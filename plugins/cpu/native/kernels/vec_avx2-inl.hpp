@@ -44,6 +44,11 @@ INLINE void store(float* p, Vec x) {
     _mm256_storeu_ps(p, x.low);
     _mm256_storeu_ps(p + 8, x.high);
 }
+INLINE void stream(float* p, Vec x) {
+    _mm256_stream_ps(p, x.low);
+    _mm256_stream_ps(p + 8, x.high);
+}
+INLINE void finish_streaming() { _mm_sfence(); }
 INLINE void store(float* p, Vec x, int n) {
     Vec mask = first_lanes(n);
     _mm256_maskstore_ps(p, _mm256_castps_si256(mask.low), x.low);

@@ -24,6 +24,9 @@ INLINE Vec load(const float* p) { return {_mm512_loadu_ps(p)}; }
 INLINE Vec load(const float* p, int n) { return {_mm512_maskz_loadu_ps(first_lanes(n), p)}; }
 INLINE void store(float* p, Vec x) { _mm512_storeu_ps(p, x.v); }
 INLINE void store(float* p, Vec x, int n) { _mm512_mask_storeu_ps(p, first_lanes(n), x.v); }
+// Past the caches. p: the beginning of a cache line. Other threads may see it only after `finish_streaming`.
+INLINE void stream(float* p, Vec x) { _mm512_stream_ps(p, x.v); }
+INLINE void finish_streaming() { _mm_sfence(); }
 INLINE Vec where_less(Vec a, Vec b, Vec yes, Vec no) {
     return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ), no.v, yes.v)};
 }

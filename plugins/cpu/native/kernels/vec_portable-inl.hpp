@@ -63,6 +63,8 @@ INLINE Vec load(const float* p, int n) {
     return r;
 }
 INLINE void store(float* p, Vec x) { EACH_LANE p[i] = x.v[i]; }
+INLINE void stream(float* p, Vec x) { store(p, x); }
+INLINE void finish_streaming() {}
 INLINE void store(float* p, Vec x, int n) {
     for (int i = 0; i < n; ++i) p[i] = x.v[i];
 }

@@ -1,6 +1,7 @@
 #include "ops/gated_delta_net.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
@@ -12,6 +13,10 @@ namespace {
 
 constexpr int kTokensOfPiece = 128;
 constexpr int kPhasesOfPiece = 3;
+constexpr ptrdiff_t kStreamedSize = 1 << 16;  // floats of a state that no cache keeps until the next step
+constexpr ptrdiff_t kLineFloats = 16;
+
+bool begins_line(const float* p) { return reinterpret_cast<uintptr_t>(p) % (kLineFloats * sizeof(float)) == 0; }
 
 }  // namespace
 
@@ -45,7 +50,7 @@ auto GatedDeltaNet<S>::plan_branches(const DeltaRun<S>& run) -> BranchPlan {
     for (int parent : run.parents)
         if (parent >= 0) ++children[static_cast<size_t>(parent)];
     std::vector<int> left = children;
-    BranchPlan plan{std::vector<int>(count), std::vector<int>(count), 0};
+    BranchPlan plan{std::vector<int>(count), std::vector<int>(count), std::vector<bool>(count), 0};
     for (size_t node = 0; node < count; ++node) {
         int parent = run.parents[node];
         int& from = plan.from[node] = parent < 0 ? -1 : plan.to[static_cast<size_t>(parent)];
@@ -58,7 +63,8 @@ auto GatedDeltaNet<S>::plan_branches(const DeltaRun<S>& run) -> BranchPlan {
         } else {
             to = plan.num_branches++;
         }
-        if (children[node] == 0) free.push_back(to);
+        plan.is_leaf[node] = children[node] == 0;
+        if (plan.is_leaf[node]) free.push_back(to);
     }
     return plan;
 }
@@ -116,11 +122,15 @@ void GatedDeltaNet<S>::compute(ThreadPool::Team& team, const std::vector<Stretch
         }
     });
     int blocks = ceil_div(shape_.value_dim, kDeltaColumns), of_run = shape_.value_heads * blocks;
+    int num_walks = static_cast<int>(piece.size()) * of_run;
     float* of_thread = workspace_->blocks[static_cast<size_t>(team.thread_index())].data();
-    team.parallel_for(static_cast<int>(piece.size()) * of_run, [&](int i) {
-        const Stretch& stretch = piece[static_cast<size_t>(i / of_run)];
-        int head = i % of_run / blocks, column = i % blocks * kDeltaColumns;
-        walk(stretch, plans[stretch.run - first_run], head, column, of_thread);
+    auto part = [&](int i) -> Part {
+        return {piece[static_cast<size_t>(i / of_run)], i % of_run / blocks, i % blocks * kDeltaColumns};
+    };
+    team.parallel_for(num_walks, [&](int i) {
+        Part own = part(i);
+        const float* next = i + 1 < num_walks ? source_of(part(i + 1)) : nullptr;
+        walk(own, plans[own.stretch.run - first_run], next, of_thread);
     });
     team.parallel_for_ranges(num_tokens * shape_.value_heads, [&](int begin, int end) {
         for (int i = begin; i < end; ++i)
@@ -187,50 +197,87 @@ void GatedDeltaNet<S>::store_window(const DeltaRun<S>& run, int token, float* st
     }
 }
 
-// Columns [column, column + kDeltaColumns) of a head, over the tokens of a stretch. Between two tokens they are in a
-// block without gaps: rows of S would share a few sets of the cache. `blocks`: of the committed tokens, then of the
-// branches.
+// The columns as they are before the stretch.
 template <typename S>
-void GatedDeltaNet<S>::walk(const Stretch& stretch, const BranchPlan& plan, int head, int column, float* blocks) const {
+const float* GatedDeltaNet<S>::source_of(const Part& part) const {
+    const DeltaRun<S>& run = *part.stretch.run;
+    return (part.stretch.begin == 0 && run.committed ? run.source : run.target) + first_of(part);
+}
+
+// The columns of a part, over the tokens of its stretch. Between two tokens they are in a block without gaps: rows of S
+// would share a few sets of the cache. `blocks`: of the committed tokens, then of the branches. `prefetched`: what the
+// next part reads.
+template <typename S>
+void GatedDeltaNet<S>::walk(const Part& part, const BranchPlan& plan, const float* prefetched, float* blocks) const {
+    const Stretch& stretch = part.stretch;
     const DeltaRun<S>& run = *stretch.run;
-    int dk = shape_.key_dim, dv = shape_.value_dim, heads = shape_.value_heads;
-    int columns = std::min(kDeltaColumns, dv - column), key_head = head / (heads / shape_.key_heads);
-    ptrdiff_t at = head * shape_.head_size() + column;
-    int last_committed = std::min(stretch.end, run.committed) - 1;
-    auto block = [&](int index) -> Place { return {blocks + index * block_size(), kDeltaColumns}; };
+    const GatedDeltaTable<S>& table = table_.gated_delta;
+    int dv = shape_.value_dim, columns = std::min(kDeltaColumns, dv - part.column);
+    DeltaColumns target{run.target + first_of(part), dv}, own = target;
+    auto block = [&](int index) -> DeltaColumns { return {blocks + index * block_size(), kDeltaColumns}; };
     auto saved = run.saved.begin();
+    alignas(kLineFloats * sizeof(float)) float known[kDeltaColumns];
+    bool is_known = false, streams = is_streamed(target.data, columns);
     for (int token = stretch.begin; token < stretch.end; ++token) {
-        Place from = block(0), to = block(0), target{run.target + at, dv};
+        DeltaStep step = step_of(part, token);
+        while (saved != run.saved.end() && saved->token < token) ++saved;
+        bool is_saved = saved != run.saved.end() && saved->token == token;
+        DeltaColumns from = token == stretch.begin ? target : block(0);
         if (token >= run.committed) {
             size_t node = static_cast<size_t>(token - run.committed);
-            from = plan.from[node] < 0 ? target : block(1 + plan.from[node]);
-            to = block(1 + plan.to[node]);
+            from = plan.from[node] < 0 ? own : block(1 + plan.from[node]);
+            if (!plan.is_leaf[node]) step.to = block(1 + plan.to[node]);
+        } else if (token + 1 == run.committed && streams) {
+            step.streamed = target;
+            if (is_saved || token + 1 < stretch.end) step.to = own = block(0);
         } else {
-            if (token == stretch.begin) from = target;
-            if (token == last_committed) to = target;
+            step.to = token + 1 == std::min(stretch.end, run.committed) ? target : block(0);
         }
-        size_t row = static_cast<size_t>(stretch.first + token - stretch.begin);
-        const float* mixed = workspace_->mixed.data() + row * static_cast<size_t>(shape_.channels());
-        const float* gates = workspace_->gates.data() + row * static_cast<size_t>(2 * heads);
-        DeltaStep step{};
-        step.from = token == 0 && run.committed ? run.source + at : from.data;
+        step.from = token == stretch.begin ? source_of(part) : from.data;
         step.from_stride = from.stride;
-        step.to = to.data;
-        step.to_stride = to.stride;
-        step.q = mixed + key_head * dk;
-        step.k = mixed + shape_.key_channels() + key_head * dk;
-        step.dk = dk;
-        step.v = mixed + 2 * shape_.key_channels() + head * dv + column;
-        step.decay = gates[head];
-        step.beta = gates[heads + head];
-        step.out = workspace_->outputs.data() + row * static_cast<size_t>(shape_.out_features()) + head * dv + column;
-        table_.gated_delta.step(step, columns);
-        while (saved != run.saved.end() && saved->token < token) ++saved;
-        if (saved != run.saved.end() && saved->token == token)
-            for (int r = 0; r < dk; ++r)
-                std::memcpy(saved->state + at + ptrdiff_t{r} * dv, to.data + r * to.stride,
+        step.known = known;
+        if (token == stretch.begin) step.prefetched = prefetched;
+        if (token + 1 < stretch.end && run.before(token + 1) == token) step.next_k = key_of(part, token + 1);
+        if (!is_known) table.know(step, columns);
+        table.step(step, columns);
+        is_known = step.next_k;
+        if (is_saved)
+            for (int r = 0; r < shape_.key_dim; ++r)
+                std::memcpy(saved->state + first_of(part) + ptrdiff_t{r} * dv, step.to.data + r * step.to.stride,
                             static_cast<size_t>(columns) * sizeof(float));
     }
+    if (streams) table.finish_streaming();
+}
+
+// Whether a state's columns are written past the caches: where they are whole lines, of states so large that they
+// would push others out.
+template <typename S>
+bool GatedDeltaNet<S>::is_streamed(const float* target, int columns) const {
+    return shape_.state_size() >= kStreamedSize && begins_line(target) && shape_.value_dim % kLineFloats == 0 &&
+           columns % kLineFloats == 0;
+}
+
+template <typename S>
+const float* GatedDeltaNet<S>::key_of(const Part& part, int token) const {
+    int key_head = part.head / (shape_.value_heads / shape_.key_heads);
+    return mixed_of(part.stretch, token) + shape_.key_channels() + key_head * shape_.key_dim;
+}
+
+// All but the places of the state, and what is next.
+template <typename S>
+DeltaStep GatedDeltaNet<S>::step_of(const Part& part, int token) const {
+    size_t row = part.stretch.row(token);
+    const float* gates = workspace_->gates.data() + row * static_cast<size_t>(2 * shape_.value_heads);
+    ptrdiff_t column = ptrdiff_t{part.head} * shape_.value_dim + part.column;
+    DeltaStep step{};
+    step.k = key_of(part, token);
+    step.q = step.k - shape_.key_channels();
+    step.dk = shape_.key_dim;
+    step.v = mixed_of(part.stretch, token) + 2 * shape_.key_channels() + column;
+    step.decay = gates[part.head];
+    step.beta = gates[shape_.value_heads + part.head];
+    step.out = workspace_->outputs.data() + row * static_cast<size_t>(shape_.out_features()) + column;
+    return step;
 }
 
 template <typename S>

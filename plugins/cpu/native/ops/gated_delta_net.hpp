@@ -117,14 +117,18 @@ class GatedDeltaNet {
     struct Stretch {
         DeltaRun<S>* run;
         int begin, end, first;
+
+        size_t row(int token) const { return static_cast<size_t>(first + token - begin); }
     };
-    struct Place {
-        float* data;
-        ptrdiff_t stride;
+    // Columns [column, column + kDeltaColumns) of a head, for a stretch.
+    struct Part {
+        const Stretch& stretch;
+        int head, column;
     };
     // Where draft tokens have the states before and behind them, among a task's branches; -1: in the target.
     struct BranchPlan {
         std::vector<int> from, to;
+        std::vector<bool> is_leaf;
         int num_branches;
     };
     struct Token {
@@ -140,7 +144,15 @@ class GatedDeltaNet {
     void convolve(const Token& token, int key_head) const;
     void leave(const Token& token) const;
     void store_window(const DeltaRun<S>& run, int token, float* state) const;
-    void walk(const Stretch& stretch, const BranchPlan& plan, int head, int column, float* blocks) const;
+    void walk(const Part& part, const BranchPlan& plan, const float* prefetched, float* blocks) const;
+    const float* source_of(const Part& part) const;
+    bool is_streamed(const float* target, int columns) const;
+    DeltaStep step_of(const Part& part, int token) const;
+    const float* key_of(const Part& part, int token) const;
+    const float* mixed_of(const Stretch& stretch, int token) const {
+        return workspace_->mixed.data() + stretch.row(token) * static_cast<size_t>(shape_.channels());
+    }
+    ptrdiff_t first_of(const Part& part) const { return part.head * shape_.head_size() + part.column; }
     ptrdiff_t block_size() const { return ptrdiff_t{shape_.key_dim} * kDeltaColumns; }
     void finish(const Token& token, int head) const;
 
