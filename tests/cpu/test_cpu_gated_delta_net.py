@@ -22,7 +22,14 @@ EQUAL = GatedDeltaNetConfig(key_heads=2, value_heads=2, key_dim=16, value_dim=16
 GROUPED = GatedDeltaNetConfig(key_heads=2, value_heads=6, key_dim=16, value_dim=8, taps=3, norm_eps=1e-5)
 LARGE = GatedDeltaNetConfig(key_heads=1, value_heads=2, key_dim=128, value_dim=128, taps=4, norm_eps=1e-5)
 ODD = GatedDeltaNetConfig(key_heads=1, value_heads=2, key_dim=7, value_dim=83, taps=2, norm_eps=1e-5)
-CONFIGS = {"equal heads": EQUAL, "more value heads": GROUPED, "128 x 128": LARGE, "odd sizes": ODD}
+STREAMED = GatedDeltaNetConfig(key_heads=2, value_heads=4, key_dim=128, value_dim=128, taps=4, norm_eps=1e-5)
+CONFIGS = {
+    "equal heads": EQUAL,
+    "more value heads": GROUPED,
+    "128 x 128": LARGE,
+    "written past the caches": STREAMED,
+    "odd sizes": ODD,
+}
 each_config = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 PARENTS = (-1, 0, 0, -1, 3, 1)
 PATHS = ((0,), (0, 1), (0, 2), (3,), (3, 4), (0, 1, 5))
@@ -117,7 +124,7 @@ def test_chunks_neighbours_and_threads_change_no_bit(isa: str, dtype: torch.dtyp
 
 @each_set
 @each_dtype
-@pytest.mark.parametrize("config", [EQUAL, ODD], ids=["equal heads", "odd sizes"])
+@pytest.mark.parametrize("config", [EQUAL, ODD, STREAMED], ids=["equal heads", "odd sizes", "past the caches"])
 def test_each_branch_of_a_tree_has_the_bits_of_its_own_path_and_is_followed_by_it(
     isa: str, dtype: torch.dtype, config: GatedDeltaNetConfig
 ) -> None:
@@ -133,6 +140,19 @@ def test_each_branch_of_a_tree_has_the_bits_of_its_own_path_and_is_followed_by_i
         behind = mix(mixer, rows[10:], states, Run(4, 1, 2, 2, followed=path, saved=saved))
         assert same_bits(behind, alone[-2:])
         assert same_bits(mix(mixer, rows[10:], states, Run(4 + len(path), 5, 3, 2)), alone[-2:])
+
+
+@each_set
+@each_dtype
+def test_states_that_begin_within_a_cache_line_have_the_same_bits(isa: str, dtype: torch.dtype) -> None:
+    mixer = native(STREAMED, isa, dtype)
+    rows = rows_for(mixer, 12, dtype)
+    run = Run(0, 0, 1, 6, parents=PARENTS, saved=((6, 3),))
+    in_lines = memory(mixer, dtype)
+    shifted = LayerStates(torch.zeros(in_lines.states.numel() + 1)[1:].view(in_lines.states.shape), in_lines.trails)
+    assert same_bits(mix(mixer, rows, in_lines, run), mix(mixer, rows, shifted, run))
+    assert same_bits(in_lines.states, shifted.states)
+    assert same_bits(in_lines.states[3], in_lines.states[1])
 
 
 @each_set
