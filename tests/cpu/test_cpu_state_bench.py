@@ -23,7 +23,7 @@ SAMPLES = {
 }
 
 
-def test_a_step_of_drafts_has_a_row_for_each_and_its_committed_token_in_place():
+def test_a_step_of_drafts_has_a_row_for_each_and_its_committed_token_in_place() -> None:
     batch = Step(2, drafted=7).batch(500)
     assert batch.num_rows == 16
     for order, run in enumerate(state_runs(batch)):
@@ -33,13 +33,13 @@ def test_a_step_of_drafts_has_a_row_for_each_and_its_committed_token_in_place():
     assert not set(batch.spans[0].blocks) & set(batch.spans[1].blocks)
 
 
-def test_the_step_behind_it_reads_what_it_wrote_and_follows_accepted_drafts():
+def test_the_step_behind_it_reads_what_it_wrote_and_follows_accepted_drafts() -> None:
     first, behind = (state_runs(step.batch(500))[0].states for step in (Step(), Step(followed=3, turned=True)))
     assert (behind.source, behind.target) == (first.target, first.source)
     assert (behind.position, behind.followed) == (496, (0, 1, 2))
 
 
-def test_checks_are_ratios_of_medians_and_rejected_drafts_are_judged_round_by_round():
+def test_checks_are_ratios_of_medians_and_rejected_drafts_are_judged_round_by_round() -> None:
     verified, rejected, accepted, share = state.checks(SHORT_CONVS, SAMPLES)
     assert verified.got == pytest.approx(1.25)
     assert rejected.got == pytest.approx(0.25)
@@ -49,7 +49,7 @@ def test_checks_are_ratios_of_medians_and_rejected_drafts_are_judged_round_by_ro
 
 
 @pytest.mark.parametrize("name", ATTENTION)
-def test_the_dense_model_beside_it_has_its_sizes(name: str):
+def test_the_dense_model_beside_it_has_its_sizes(name: str) -> None:
     ours, dense = SHAPES[name], SHAPES[ATTENTION[name]]
     for key in ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads"):
         assert ours[key] == dense[key]
