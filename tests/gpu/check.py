@@ -52,7 +52,7 @@ PARTS = {
         Task("hybrid", 80, ("test_gpu_hybrid.py",), 4),
         Task("lossless", 120, ("test_gpu_lossless.py",), 6),
     ],
-    "graphs": [Task("graphs", 240, ("test_gpu_graphs.py",), 2)],
+    "graphs": [Task("graphs", 240, ("test_gpu_graphs.py",), 2), Task("mixers", 150, ("test_gpu_mixers.py",), 4)],
     "numbers": [
         Task("tables", 200, ("test_gpu_tables.py", "-m", "table", "-s")),
         Task("tiles", 200, ("-m", "benchmarks", "tiles")),

@@ -69,15 +69,17 @@ def test_no_step_would_need_another_binary_than_the_first_launches(model, monkey
     def dispatch(launch, x, y, *arguments):
         before = launch.compiled
         launch.first(x, y, arguments)
-        assert before is None or launch.compiled is before, launch.kernel
         dispatched.add(launch.kernel.__name__)
+        if before is not None and launch.compiled is not before:
+            others.append(launch.kernel.__name__)  # what is raised here would be the engine's fault, and be caught
 
-    dispatched = set()
+    dispatched, others = set(), []
     monkeypatch.setattr(Launch, "__call__", dispatch)
     for graphs in ("none", "full"):
         drafter = NoisyDrafter({str(i): [7] * 9 for i in range(3)}, p=0.8, max_width=6, vocab_size=TOY_VOCAB)
         run_requests(engine(model, graphs, drafter, max_num_batched_tokens=16), requests_of(3))
     assert dispatched >= KERNELS[model.name].keys()
+    assert others == []
 
 
 def test_a_full_graph_holds_one_launch_of_each_mixers_kernels(model):
