@@ -8,6 +8,7 @@ import pytest
 import torch
 from cuda_references import reference_plugin
 from graph_runs import assert_same, steps_of
+from toy_adapters import lora_of, lora_options, under, write_adapter
 
 from specserve.kv.cache import KVCache
 from specserve.models.read_config import read_config
@@ -23,6 +24,7 @@ FAMILIES = ("lfm2", "lfm3", "qwen3_5_text")
 NATIVE = {"plugins": ("cpu",)}
 TORCH = {"attention": "triton_paged"}
 """The kernels of torch, with the only attention that has full graphs beside the native one."""
+TWO_RANKS = (("a", 4), ("b", 9))
 each_family = pytest.mark.parametrize("model", FAMILIES, indirect=True)
 each_kernel_set = pytest.mark.parametrize("kernels", [NATIVE, TORCH], ids=["native", "torch"])
 
@@ -148,6 +150,31 @@ def poisoned(x, batch_rows):
 
 def memory_of(model):
     return [*model.token_states, *(tensor for layer in model.layer_states for tensor in layer)]
+
+
+@each_family
+def test_with_adapters_of_the_mixers_maps(model, tmp_path):
+    """Every other request is under one; drafts of ngram too."""
+    maps = ("out_proj", "q_proj") if model.name == "qwen3_5_text" else ("in_proj", "down_proj")
+    adapters = {
+        name: write_adapter(tmp_path / name, model, targets=maps, rank=rank, seed=rank) for name, rank in TWO_RANKS
+    }
+    kernels = {"plugins": ("cpu", "ngram", "lora"), "plugin_options": lora_options(adapters, max_loaded=4)}
+    requests = [*repeating(4), *varied_requests(6)]
+
+    def make(graphs):
+        return engine(model, kernels, graphs, planner=FixedWidthPlanner(32))
+
+    names = [(None, "a", "b")[i % 3] for i in range(len(requests))]
+    adapted = under(lora_of(make("none")), requests, names)
+
+    def pinned(graphs):
+        served = make(graphs)
+        under(lora_of(served), requests, names)
+        return served
+
+    runs = assert_same(pinned, adapted)
+    assert runs["full"].metrics.num_accepted_tokens > 10
 
 
 def test_an_lfm2_as_draft_model_has_full_graphs_too(models):
