@@ -8,7 +8,17 @@ import random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-from eagle_engines import DraftKV, draft_kv, runtime_of, with_planner
+import torch
+from eagle_engines import (
+    DraftKV,
+    draft_kv,
+    eagle_engine,
+    fresh_draft_kv,
+    is_by_slot,
+    memory_for,
+    runtime_of,
+    with_planner,
+)
 
 from specserve.batch.admitted import assign
 from specserve.batch.drafts import depths_of, parents_of
@@ -137,3 +147,47 @@ class History:
         by_hash = {h: (request, i) for request in self.requests for i, h in enumerate(request.hashes)}
         for h, block in self.engine.scheduler.pool.by_hash.items():
             yield *by_hash[h], block
+
+
+def assert_follows_the_truth(target: Path, draft: Path, seed: int, *, num_tokens: int = 230, **options: Any) -> History:
+    """`num_tokens`: of all requests together that fit in the cache."""
+    options |= {"max_num_seqs": 4}
+    options["kv_memory"] = memory_for(num_tokens // options["block_size"], target, draft, **options)
+    answers = two_turns(target, seed, **{name: options[name] for name in ("dtype", "default_plugins")})
+    engine = eagle_engine(target, draft, **options)
+    history = History(engine, answers, seed).run()
+    assert not engine.metrics.drafter_faults
+    fresh = {name: fresh_draft_kv(target, draft, answers[name], **options) for name in answers}
+    for name, kv in history.snapshots:
+        count = len(kv.tokens)
+        assert torch.equal(kv.data, fresh[name].data[:, :, :count]), (name, count)
+        if kv.states is not None:
+            assert torch.equal(kv.states, fresh[name].states[: len(kv.states)]), (name, count)
+    assert_published_blocks_are_complete(history, fresh)
+    return history
+
+
+def assert_published_blocks_are_complete(history: History, fresh: dict[str, DraftKV]) -> None:
+    runtime, size = runtime_of(history.engine), history.engine.scheduler.block_size
+    for request, index, block in history.published():
+        known = runtime.draft_blocks.hash_of.get(block)
+        if request.finish_reason == "abort" and request.num_preemptions and known != request.hashes[index]:
+            continue  # it had given its blocks back, and could not be fed any more
+        assert known == request.hashes[index]
+        data = runtime.resources.attention.cache.data[:, :, block * size : (block + 1) * size]
+        expected = fresh[request.id].data[:, :, index * size : (index + 1) * size]
+        first = int(runtime.layers.reads_hidden and index == 0)  # position 0 has no key
+        if first and not is_by_slot(history.engine):
+            continue
+        assert torch.equal(data[:, :, first:], expected[:, :, first:]), (request.id, index)
+        if runtime.draft_blocks.states is not None:
+            assert torch.equal(runtime.draft_blocks.states[block], fresh[request.id].states[index])
+
+
+def assert_eventful(history: History) -> None:
+    metrics = history.engine.metrics
+    assert metrics.num_preemptions > 0
+    assert metrics.prefix_cache_hits > 0
+    assert metrics.request_success["abort"] > 0
+    assert 0 < metrics.num_accepted_tokens < metrics.num_draft_tokens
+    assert len(history.snapshots) > 50

@@ -15,7 +15,9 @@ import torch
 import torch.nn.functional as F
 from changed_files import change_json, change_tensors
 from safetensors.torch import load_file
+from transformers import AutoConfig, AutoModelForCausalLM
 
+from mtp_blocks import LAYER, random_block
 from specserve.models.safetensors_header import SINGLE
 from specserve_workbench.testing.toy import write_checkpoint
 
@@ -28,38 +30,6 @@ if TYPE_CHECKING:
     Tensors = dict[str, Tensor]
 
 SHAPE = {"num_hidden_layers": 4, "mtp_num_hidden_layers": 1, "attn_output_gate": True}
-LAYER = "mtp.layers.0."
-
-
-def shapes_of(raw: dict[str, Any]) -> dict[str, tuple[int, ...]]:
-    """raw: config.json of the target."""
-    H, inner, d = raw["hidden_size"], raw["intermediate_size"], raw["head_dim"]
-    queries, keys = raw["num_attention_heads"] * d, raw["num_key_value_heads"] * d
-    layer = {
-        "self_attn.q_proj": (2 * queries, H),
-        "self_attn.k_proj": (keys, H),
-        "self_attn.v_proj": (keys, H),
-        "self_attn.o_proj": (H, queries),
-        "self_attn.q_norm": (d,),
-        "self_attn.k_norm": (d,),
-        "mlp.gate_proj": (inner, H),
-        "mlp.up_proj": (inner, H),
-        "mlp.down_proj": (H, inner),
-        "input_layernorm": (H,),
-        "post_attention_layernorm": (H,),
-    }
-    block = {"mtp.fc": (H, 2 * H)} | dict.fromkeys(
-        ("mtp.pre_fc_norm_embedding", "mtp.pre_fc_norm_hidden", "mtp.norm"), (H,)
-    )
-    return {f"{name}.weight": shape for name, shape in (block | {LAYER + k: v for k, v in layer.items()}).items()}
-
-
-def random_block(raw: dict[str, Any], seed: int = 0) -> Tensors:
-    generator = torch.Generator().manual_seed(seed)
-    return {
-        name: torch.randn(shape, generator=generator) * (0.3 if len(shape) == 1 else shape[1] ** -0.5)
-        for name, shape in shapes_of(raw).items()
-    }
 
 
 def write_target(path: Path, block: Tensors | None = None, **changes: Any) -> Path:
@@ -87,6 +57,15 @@ def write_reading_target(path: Path, target: Path) -> Path:
     return change_tensors(path, **none, **renamed, **{"model.visual.blocks.0.norm1.weight": torch.ones(4)})
 
 
+def write_saved_target(path: Path) -> Path:
+    """A target that transformers makes and saves, to whose file a block is added."""
+    made = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(write_target(path)))
+    for parameter in made.parameters():
+        parameter.data.mul_(3)
+    made.save_pretrained(path)
+    return change_tensors(path, **random_block(raw_of(path), seed=3))
+
+
 def raw_of(path: Path) -> dict[str, Any]:
     raw: dict[str, Any] = json.loads((path / "config.json").read_text())
     return raw
@@ -103,6 +82,7 @@ class Reference:
     def __init__(self, path: Path) -> None:
         tensors = load_file(path / SINGLE)
         self.raw = raw_of(path)
+        self.rope = self.raw.get("rope_parameters") or self.raw
         self.weights = {name: t.float() for name, t in tensors.items() if name.startswith("mtp.")}
         self.embedding = tensors["model.embed_tokens.weight"].float()
         self.head = tensors.get("lm_head.weight", self.embedding).float()
@@ -140,8 +120,8 @@ class Reference:
 
     def rotated(self, x: Tensor) -> Tensor:
         """The first quarter of each head, whose halves make pairs."""
-        size = int(x.shape[-1] * self.raw["partial_rotary_factor"])
-        speeds = self.raw["rope_theta"] ** (-torch.arange(0, size, 2) / size)
+        size = int(x.shape[-1] * self.rope["partial_rotary_factor"])
+        speeds = self.rope["rope_theta"] ** (-torch.arange(0, size, 2) / size)
         angles = torch.arange(len(x))[:, None, None] * speeds
         first, second = x[..., :size].chunk(2, -1)
         cos, sin = angles.cos(), angles.sin()

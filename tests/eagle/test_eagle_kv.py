@@ -4,19 +4,8 @@ computation of the same tokens, bit for bit, and so are the hidden states that b
 from __future__ import annotations
 
 import pytest
-import torch
-from eagle_engines import (
-    KINDS,
-    TREE_KINDS,
-    eagle_engine,
-    fresh_draft_kv,
-    is_by_slot,
-    memory_for,
-    runtime_of,
-    write_draft,
-    write_target,
-)
-from kv_history import History, two_turns
+from eagle_engines import KINDS, TREE_KINDS, is_by_slot, write_draft, write_target
+from kv_history import assert_eventful, assert_follows_the_truth
 
 WIDE_HEAD = {"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16}
 """The same tensors as heads of 16 numbers, which the native layout by panels needs."""
@@ -25,50 +14,6 @@ WIDE_HEAD = {"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16}
 @pytest.fixture(scope="module")
 def target(tmp_path_factory):
     return write_target(tmp_path_factory.mktemp("target"))
-
-
-def assert_follows_the_truth(target, draft, seed, *, num_tokens=230, **options):
-    """`num_tokens`: of all requests together that fit in the cache."""
-    options |= {"max_num_seqs": 4}
-    options["kv_memory"] = memory_for(num_tokens // options["block_size"], target, draft, **options)
-    answers = two_turns(target, seed, **{name: options[name] for name in ("dtype", "default_plugins")})
-    engine = eagle_engine(target, draft, **options)
-    history = History(engine, answers, seed).run()
-    assert not engine.metrics.drafter_faults
-    fresh = {name: fresh_draft_kv(target, draft, answers[name], **options) for name in answers}
-    for name, kv in history.snapshots:
-        count = len(kv.tokens)
-        assert torch.equal(kv.data, fresh[name].data[:, :, :count]), (name, count)
-        if kv.states is not None:
-            assert torch.equal(kv.states, fresh[name].states[: len(kv.states)]), (name, count)
-    assert_published_blocks_are_complete(history, fresh)
-    return history
-
-
-def assert_published_blocks_are_complete(history, fresh):
-    runtime, size = runtime_of(history.engine), history.engine.scheduler.block_size
-    for request, index, block in history.published():
-        known = runtime.draft_blocks.hash_of.get(block)
-        if request.finish_reason == "abort" and request.num_preemptions and known != request.hashes[index]:
-            continue  # it had given its blocks back, and could not be fed any more
-        assert known == request.hashes[index]
-        data = runtime.resources.attention.cache.data[:, :, block * size : (block + 1) * size]
-        expected = fresh[request.id].data[:, :, index * size : (index + 1) * size]
-        first = int(runtime.layers.reads_hidden and index == 0)  # position 0 has no key
-        if first and not is_by_slot(history.engine):
-            continue
-        assert torch.equal(data[:, :, first:], expected[:, :, first:]), (request.id, index)
-        if runtime.draft_blocks.states is not None:
-            assert torch.equal(runtime.draft_blocks.states[block], fresh[request.id].states[index])
-
-
-def assert_eventful(history):
-    metrics = history.engine.metrics
-    assert metrics.num_preemptions > 0
-    assert metrics.prefix_cache_hits > 0
-    assert metrics.request_success["abort"] > 0
-    assert 0 < metrics.num_accepted_tokens < metrics.num_draft_tokens
-    assert len(history.snapshots) > 50
 
 
 def history_of(tmp_path, target, kind, *, seed=3, **options):

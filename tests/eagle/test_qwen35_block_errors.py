@@ -8,8 +8,9 @@ import pytest
 import torch
 from changed_files import change_tensors
 from eagle_engines import eagle_engine
-from qwen35_blocks import LAYER, change_config, random_block, raw_of, shapes_of, write_reading_target, write_target
+from qwen35_blocks import change_config, raw_of, write_reading_target, write_target
 
+from mtp_blocks import LAYER, random_block, shapes_of
 from specserve.errors import ModelError
 from specserve.models.families.lfm3 import Lfm3
 from specserve.models.read_config import parse_config, read_config

@@ -7,7 +7,7 @@ from collections import defaultdict
 import pytest
 import torch
 from eagle_engines import Recorder, drafter_of, eagle_engine, transformers_target
-from qwen35_blocks import Reference, write_reading_target, write_target
+from qwen35_blocks import Reference, write_reading_target, write_saved_target, write_target
 from torch.nn.functional import cross_entropy
 
 from specserve_workbench.testing.engines import accepted, run, run_requests
@@ -23,8 +23,12 @@ def target(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def hidden_of(target):
+    return hidden_states_of(target)
+
+
+def hidden_states_of(path):
     """tokens -> [N, H], behind the final norm."""
-    model = transformers_target(target)
+    model = transformers_target(path)
 
     def hidden(tokens):
         with torch.inference_mode():
@@ -62,7 +66,11 @@ def generate(target, *, verifies=True, **options):
 @pytest.mark.usefixtures("each_kernel_set")
 @pytest.mark.parametrize("verifies", [False, True])
 def test_every_draft_is_the_chain_of_the_reference(target, hidden_of, verifies):
-    recorder, heard, tokens = generate(target, verifies=verifies, dtype="float32")
+    assert_references(target, hidden_of, verifies=verifies)
+
+
+def assert_references(target, hidden_of, **options):
+    recorder, heard, tokens = generate(target, dtype="float32", **options)
     reference = Reference(target)
     assert len(recorder.drafts) > NUM_TOKENS // 2
     for (_, count), drafts in recorder.drafts.items():
@@ -70,6 +78,11 @@ def test_every_draft_is_the_chain_of_the_reference(target, hidden_of, verifies):
         assert drafts == tuple(expected), f"after {count} tokens"
         torch.testing.assert_close(heard.own[count][: len(drafts)], states, rtol=1e-5, atol=1e-5)
         torch.testing.assert_close(heard.logits[count][: len(drafts)], scored, rtol=1e-5, atol=1e-5)
+
+
+def test_a_block_that_is_added_to_what_transformers_saved_drafts(tmp_path):
+    path = write_saved_target(tmp_path / "saved")
+    assert_references(path, hidden_states_of(path))
 
 
 def test_the_text_part_of_a_target_that_reads_images_has_the_same_block(tmp_path, target, caplog):

@@ -1,6 +1,9 @@
 """From a head's checkpoint to a `DraftHead`: its layers as a decoder of their own.
 
-Where the checkpoint has no embedding or no output head, the target's are shared.
+Where the checkpoint has no embedding or no output head, the target's are shared. The block of a Qwen3.5 checkpoint
+computes what vLLM's qwen3_5_mtp.py and SGLang's do: `fc` reads [normed embedding ; normed hidden state], the latter
+behind the target's final norm or `mtp.norm`, and norms multiply by 1 + their weights. The pair of hidden state p and
+token p + 1 has position p there and p + 1 here, which changes no score: rotations are relative.
 """
 
 from __future__ import annotations
