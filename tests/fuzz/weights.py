@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from fuzz.quantising import FORMS, quantise_files
+from mtp_blocks import random_block
 from specserve.models.locate import locate_model
 from specserve_workbench.testing.toy import write_checkpoint
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 KINDS = ("plain", "peaked", "flat", "ties", "poison", "sticky", "sticky", "tiny", "hopeless")
 NOT_FINITE = ("poison", "hopeless")
 """Those that have no form of fewer bits."""
+WITH_BLOCKS = ("qwen3_5_text",)
+"""Families whose checkpoints have a block that drafts."""
 EMBEDDING = "model.embed_tokens.weight"
 
 
@@ -35,6 +38,9 @@ def write_model(plan: ModelPlan, path: Path) -> Path:
     file = path / "model.safetensors"
     tensors = load_file(file)
     change(plan, tensors)
+    if plan.family in WITH_BLOCKS:
+        block = random_block(json.loads((path / "config.json").read_text()), plan.seed)
+        tensors |= {name: tensor.to(tensors[EMBEDDING].dtype) for name, tensor in block.items()}
     save_file(tensors, file, metadata={"format": "pt"})
     if plan.quantised is not None:
         quantise_files(path, FORMS[plan.quantised])

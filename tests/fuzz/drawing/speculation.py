@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fuzz.drawing.positions import RECURRENT
-
 if TYPE_CHECKING:
     import random
 
@@ -23,13 +21,14 @@ TOGETHER = (
     ("evil", "eagle"),
 )
 THREE = (("noisy", "repeat", "ngram"), ("ngram", "oracle", "repeat"), ("eagle", "noisy", "ngram"))
+NO_DRAFT_MODELS = ("qwen3_5_moe_text",)
 OWN = ("oracle", "noisy", "evil")
 """The fuzzer's drafters: they are told what each request will say."""
 
 
 def draw_speculation(rng: random.Random, model: ModelPlan) -> dict[str, Any]:
     drafters = rng.choice((*ALONE, *TOGETHER, *THREE, ()))
-    if model.family in RECURRENT:
+    if model.family in NO_DRAFT_MODELS:
         drafters = tuple(name for name in drafters if name != "eagle")
     fields: dict[str, Any] = {
         "drafters": drafters,
@@ -48,7 +47,7 @@ def draw_speculation(rng: random.Random, model: ModelPlan) -> dict[str, Any]:
 
 
 def draw_eagle(rng: random.Random) -> dict[str, Any]:
-    """Of the target as its own draft model: any model may be one that has no recurrent layers."""
+    """Of the target as its own draft model, or of the block that drafts within it where it has recurrent layers."""
     steps, topk = rng.choice((1, 2, 3, 5, "auto")), rng.choice((1, 1, 1, 2, 4))
     return {"steps": steps, "topk": topk}
 
