@@ -10,6 +10,7 @@ from toy_adapters import lora_of, under, write_adapter
 
 from specserve.kv.cache import KVCache
 from specserve.models.read_config import read_config
+from specserve.models.safetensors_header import SINGLE, tensor_names
 from specserve_workbench.testing.engines import make_engine, verify_everything
 from specserve_workbench.testing.requests import STRUCTURED, structured_requests, toy_request, varied_requests
 from specserve_workbench.testing.toy import write_checkpoint
@@ -36,8 +37,20 @@ BESIDE: dict[str, dict[str, dict[str, Any]]] = {
     "ngram lora int8": {"lora": {"max_loaded": 4}, "cpu": {"weights": "int8", "activations": "int8"}},
 }
 """Plugins and their options. The draft model of eagle is the model itself, with its experts where it has any."""
+BESIDE_BLOCKS: dict[str, dict[str, dict[str, Any]]] = {
+    "eagle ngram": {"eagle": {"steps": 3}},
+    "eagle grammar": {"eagle": {"topk": 2, "steps": 3}},
+    "eagle hybrid_attn": BESIDE["ngram hybrid_attn"] | {"eagle": {"steps": 3}},
+    "eagle lora grammar": {"lora": {"max_loaded": 4}, "eagle": {"topk": 2, "steps": 2}},
+}
+"""The same for draft heads of the model's own."""
+OPTIONS = BESIDE | BESIDE_BLOCKS
+LIMITS = ("1", "8 in chunks", "32 preempted")
+"""Names of `Case.limits`."""
 DECIDE = ("cpu", "lora", "grammar", "hybrid_attn")
 """Plugins that decide what is computed or allowed; the others draft, plan or replay."""
+BLOCK = "mtp.fc.weight"
+"""Of a checkpoint with a block that drafts."""
 BLOCKS = 40
 """Of a cache in which 32 requests preempt each other: 640 tokens."""
 
@@ -74,7 +87,7 @@ class Case(NamedTuple):
     def tables(self, names: list[str]) -> dict[str, dict[str, Any]]:
         """By plugin its options."""
         with_kernels = ["cpu", *names] if self.kernels == "cpu" else names
-        tables = {name: dict(BESIDE[self.beside].get(name, {})) for name in with_kernels}
+        tables = {name: dict(OPTIONS[self.beside].get(name, {})) for name in with_kernels}
         if "eagle" in tables:
             tables["eagle"]["model"] = str(draft_model_of(self.model))
         if "lora" in tables:
@@ -100,9 +113,9 @@ class Case(NamedTuple):
 
 
 def draft_model_of(model: Path) -> Path:
-    """The model itself; of one with recurrent layers a Llama, whose guesses are right where requests leave no choice:
-    see `requests_for`."""
-    if not read_config(model).recurrent:
+    """The model itself, or the block that drafts within it; of one with recurrent layers a Llama, whose guesses are
+    right where requests leave no choice: see `requests_for`."""
+    if not read_config(model).recurrent or BLOCK in tensor_names(model / SINGLE):
         return model
     path = model.parent / f"{model.name}-draft"
     return path if path.exists() else write_checkpoint(path, num_hidden_layers=1)

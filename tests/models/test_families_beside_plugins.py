@@ -11,7 +11,7 @@ from functools import cache
 from itertools import product
 
 import pytest
-from beside_plugins import BESIDE, Case, draft_model_of, for_engine, requests_for
+from beside_plugins import BESIDE, LIMITS, Case, draft_model_of, for_engine, requests_for
 from expert_adapters import MODELS
 
 from specserve_workbench.testing.engines import run_requests
@@ -22,7 +22,6 @@ EXPERTS = MODELS | {"granitemoe": {"intermediate_size": 90}}
 """By architecture, what differs from its toy. Granite's experts fill no panel of the native kernels, so that layers are
 called piece by piece; a layer of Qwen3-MoE's is plain."""
 FAMILIES = (*DENSE, *EXPERTS)
-LIMITS = ("1", "8 in chunks", "32 preempted")
 DTYPES = ("float32", "bfloat16")
 
 

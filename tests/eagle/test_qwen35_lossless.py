@@ -1,0 +1,47 @@
+"""The block that drafts within a Qwen3.5 checkpoint changes nothing: beside every plugin, in batches of every size, and
+when room is scarce."""
+
+from __future__ import annotations
+
+import pytest
+from beside_plugins import BESIDE, BESIDE_BLOCKS, LIMITS, Case, for_engine, requests_for
+from qwen35_blocks import write_target
+
+from covering import covering
+from specserve_workbench.testing.engines import run_requests
+
+PLUGINS = [name for name in (*BESIDE, *BESIDE_BLOCKS) if "eagle" in name]
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory):
+    return write_target(tmp_path_factory.mktemp("model") / "target", num_hidden_layers=2)
+
+
+def check(case, limits):
+    requests = requests_for(case.beside, 30 if "preempted" in limits else 12)
+    plain = case.plain_engine()
+    expected = run_requests(plain, for_engine(plain, requests, case.beside)).decided()
+    engine = case.engine(**tight(case.limits()[limits]))
+    for _ in range(2):  # the second time the prefix cache has what room there was for
+        drafted = run_requests(engine, for_engine(engine, requests, case.beside))
+        assert drafted.decided() == expected
+    metrics = engine.metrics
+    assert not metrics.drafter_faults
+    assert metrics.num_accepted_tokens > (8 if "adaptive" in case.beside else 50)
+    assert metrics.num_preemptions > 0 or "preempted" not in limits
+
+
+def tight(limits):
+    """The block has one layer, so that its keys take less room than the cache was given for them."""
+    return {name: str(int(value) * 5 // 6) if name == "kv_memory" else value for name, value in limits.items()}
+
+
+@covering(
+    ("beside", "dtype"), ("kernels", "dtype", "limits"),
+    beside=PLUGINS, kernels=["cpu", "torch"], dtype=["float32", "bfloat16"], limits=LIMITS,
+)  # fmt: skip
+def test_the_block_changes_nothing(target, beside, kernels, dtype, limits):
+    if kernels == "torch" and "int8" in beside:
+        pytest.skip("weights of 8 bits are the native kernels'")
+    check(Case(target, beside, kernels, dtype), limits)
