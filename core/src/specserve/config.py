@@ -136,6 +136,6 @@ def parse_bytes(text: str, name: str = "a memory size") -> int:
         size = int(float(digits) * scale)
     except (ValueError, OverflowError):
         size = 0
-    if size <= 0:
+    if not 0 < size < 2**63:
         raise ConfigError(f"{name} must be a positive number with K, M or G, such as 512M or 2G; got {text!r}.")
     return size

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from specserve.config import parse_bytes
-from specserve.engine.size_cache import free_memory
+from specserve.engine.size_cache import free_memory, free_memory_on
 from specserve.engine.states import NO_STATES, NoStates, RecurrentStates, StateRoom
 from specserve.errors import ConfigError
 from specserve.kv.states import StatePool
@@ -56,18 +56,26 @@ def make_states(config: EngineConfig, model: ServedModel, *, drafts: bool) -> No
         return NO_STATES
     most_nodes = config.max_draft_tokens if drafts else 0
     sizes = StateSizes.of([(mixer.state_size, mixer.trail_width) for mixer in mixers], most_nodes, model.dtype)
-    pool = StatePool(config.max_num_seqs, num_saved(config, sizes, free_memory(config.device)))
-    own, every = pool.first_saved, pool.num_slots
-    model.layer_states = [
-        LayerStates(
-            zeros_in_huge_pages((), (every, mixer.state_size), torch.float32, model.device),
-            zeros_in_huge_pages((), (own, most_nodes, mixer.trail_width), model.dtype, model.device),
-        )
-        for mixer in mixers
-    ]
+    saved = num_saved(config, sizes, free_memory(config.device))
+    own, num_bytes = 1 + 2 * config.max_num_seqs, sizes.total(config.max_num_seqs, saved)
+    try:
+        model.layer_states = [
+            LayerStates(
+                zeros_in_huge_pages((), (own + saved, mixer.state_size), torch.float32, model.device),
+                zeros_in_huge_pages((), (own, most_nodes, mixer.trail_width), model.dtype, model.device),
+            )
+            for mixer in mixers
+        ]
+    except RuntimeError as error:  # what torch's allocators raise
+        raise ConfigError(
+            f"no room for {num_bytes} bytes of recurrent states; {free_memory_on(config.device)}. Choose a smaller "
+            "--state-memory."
+        ) from error
+    pool = StatePool(config.max_num_seqs, saved)
     interval = -(-INTERVAL // config.block_size) * config.block_size
-    room = StateRoom(sizes.total(config.max_num_seqs, every - own), most_nodes)
-    return RecurrentStates(pool, room, config.block_size, interval, saves=config.prefix_cache)
+    return RecurrentStates(
+        pool, StateRoom(num_bytes, most_nodes), config.block_size, interval, saves=config.prefix_cache
+    )
 
 
 def num_saved(config: EngineConfig, sizes: StateSizes, free: int) -> int:
