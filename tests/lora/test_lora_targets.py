@@ -84,7 +84,7 @@ def test_rank_and_alpha_of_a_module_are_those_of_pefts_first_pattern(patterns, r
     ({"target_modules": ["lm_head"]}, "includes lm_head, which is not supported"),
     ({"target_modules": ["q_proj", "embed_tokens"]}, "includes model.embed_tokens, which is not supported"),
     ({"target_modules": ".*"}, "includes lm_head"),
-    ({"target_modules": ["c_attn"]}, "matches no linear layer of this model, such as model.layers.0.self"),
+    ({"target_modules": ["c_attn"]}, "matches no linear layer of this model, such as model.layers.11.mlp.down"),
     ({"target_modules": []}, "matches no linear layer"),
     ({"target_modules": "("}, r"'\(' is not a regular expression"),
     ({"rank_pattern": {"[": 3}}, "is not a regular expression"),
