@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 from toy_adapters import lora_of, lora_options, under, write_adapters
 
+from covering import covering
 from specserve_adaptive.step_costs import StepCosts
 from specserve_workbench.testing.engines import make_engine, plain_run, run_requests
 from specserve_workbench.testing.requests import toy_request, varied_requests
@@ -40,7 +41,7 @@ class FixedCosts(StepCosts):
 
 
 @pytest.mark.usefixtures("each_kernel_set")
-@pytest.mark.parametrize("batch_size", [1, 8])
+@covering(each_kernel_set=["torch", "cpu"], batch_size=[1, 8], indirect=["each_kernel_set"])
 def test_every_mode_changes_nothing(toy_model, batch_size):
     requests = requests_of()
     plain = plain_run(toy_model, requests, max_num_seqs=batch_size).decided()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from covering import covering
 from one_pass import next_logits_along
 from specserve.types import SamplingParams
 from specserve_workbench.testing.engines import run
@@ -26,7 +27,7 @@ def transformers_logits(directory, prompts, answers):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
-@pytest.mark.parametrize("architecture", EXTRA)
+@covering(architecture=EXTRA, each_kernel_set=["torch", "cpu"], indirect=["each_kernel_set"])
 def test_greedy_tokens_are_those_of_transformers(tmp_path, architecture):
     model = write_checkpoint(tmp_path / "model", architecture=architecture, **EXTRA[architecture])
     prompts = {str(n): list(range(5, 5 + n)) for n in (1, 20, 90)}

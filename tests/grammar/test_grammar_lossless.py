@@ -74,6 +74,12 @@ def test_drafts_beside_another_plugin_change_nothing(name, toy_model):
     assert accepted(drafted)[0] > (0 if name == "adaptive" else 300)
 
 
+@pytest.fixture(scope="module")
+def without_settings(toy_model):
+    """What the requests get without drafts."""
+    return run_requests(grammar_engine(toy_model), without_drafts(REQUESTS)).decided()
+
+
 @pytest.mark.parametrize(
     "settings",
     [
@@ -85,11 +91,10 @@ def test_drafts_beside_another_plugin_change_nothing(name, toy_model):
     ],
     ids=str,
 )
-def test_no_setting_changes_anything(toy_model, settings):
-    reference = run_requests(grammar_engine(toy_model), without_drafts(REQUESTS)).decided()
+def test_no_setting_changes_anything(toy_model, settings, without_settings):
     engine = grammar_engine(toy_model, **settings)
     outcome = run_requests(engine, REQUESTS)
-    assert outcome.decided() == reference
+    assert outcome.decided() == without_settings
     if "kv_memory" in settings:
         assert outcome.metrics.num_preemptions
 

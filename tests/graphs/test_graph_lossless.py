@@ -7,6 +7,7 @@ from eagle_engines import KINDS, eagle_options, with_planner, write_draft, write
 from graph_runs import assert_same
 from toy_adapters import lora_of, lora_options, under, write_adapters
 
+from covering import covering
 from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve_cpu.kernels import CpuKernels
 from specserve_workbench.testing.engines import accepted, make_engine, run_requests
@@ -94,8 +95,7 @@ def test_with_each_head(target, drafts, kind, settings):
     assert runs["full"].metrics.num_accepted_tokens > 10
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("attention", ["sdpa", "cpu_paged"])
+@covering(kind=KINDS, attention=["sdpa", "cpu_paged"])
 def test_passes_of_draft_models_have_graphs_of_their_own(target, drafts, kind, attention, monkeypatch):
     """Piece by piece: a kernel set that computes a pass in one call leaves nothing to record, and that is counted."""
     monkeypatch.setattr(CpuKernels, "fuse_draft", lambda *_: None)
