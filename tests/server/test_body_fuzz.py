@@ -157,9 +157,13 @@ def prepare(engine: Any, path: str, data: bytes) -> None:
         engine.tokenizer.decode(decode_body(data, DetokenizeBody).tokens or ())
 
 
-@settings(FUZZ, max_examples=2000)
+@settings(FUZZ, max_examples=500)
 @given(case=bodies)
 def test_a_body_becomes_a_request_or_an_error_of_the_client(running: Running, case: FuzzCase) -> None:
+    becomes_a_request_or_is_refused(running, case)
+
+
+def becomes_a_request_or_is_refused(running: Running, case: FuzzCase) -> None:
     """Decoding, defaults and admission alone: nothing but a RequestError comes of any body."""
     refused = ""
     try:
@@ -168,6 +172,13 @@ def test_a_body_becomes_a_request_or_an_error_of_the_client(running: Running, ca
         refused = str(error)
     assert not (case.valid and refused)
     refused.encode()
+
+
+@pytest.mark.sweep
+@settings(FUZZ, max_examples=2000)
+@given(case=bodies)
+def test_each_body_of_thousands_becomes_a_request_or_an_error_of_the_client(running: Running, case: FuzzCase) -> None:
+    becomes_a_request_or_is_refused(running, case)
 
 
 @pytest.mark.sweep
