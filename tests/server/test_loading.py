@@ -16,9 +16,12 @@ import aiohttp
 import pytest
 from serve_task import interrupt
 
+from specserve.config import EngineConfig
+from specserve.engine.async_engine import load
 from specserve.errors import ConfigError, ModelError
-from specserve.load_progress import READING
+from specserve.load_progress import IMPORTING, READING
 from specserve.loading_thread import is_loading, run_in_loading_thread
+from specserve.plugins.settings import parse_settings
 from specserve_server.app.application import ROUTES
 from specserve_server.app.run import serve
 from specserve_server.cli.progress import ProgressLines
@@ -58,17 +61,29 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
+WRONG_PATHS = (
+    "eagle.model=/no/such/head",
+    "lora.root=/no/such/folder",
+    "lora.adapters.sql=/no/such/adapter",
+    "ngram.corpus_root=/no/such/folder",
+    "ngram.corpora.code=/no/such/file",
+)
+
+
+@pytest.mark.parametrize("setting", WRONG_PATHS)
+def test_a_wrong_path_of_a_plugin_is_found_before_the_model_is_read(setting: str) -> None:
+    plugin, path, stages = setting.partition(".")[0], setting.partition("=")[2], set[str]()
+    config = EngineConfig(model="demo", plugins=(plugin,), plugin_options=parse_settings([setting]))
+    with pytest.raises(ConfigError, match=path):
+        load(config, {}, lambda stage, done, total: stages.add(stage))
+    assert stages <= {IMPORTING}
+
+
 @pytest.mark.parametrize(
     "setting",
-    [
-        "eagle.model=/no/such/head",
-        "lora.root=/no/such/folder",
-        "lora.adapters.sql=/no/such/adapter",
-        "ngram.corpus_root=/no/such/folder",
-        "ngram.corpora.code=/no/such/file",
-    ],
+    [WRONG_PATHS[0], *(pytest.param(each, marks=pytest.mark.sweep) for each in WRONG_PATHS[1:])],
 )
-def test_a_wrong_path_of_a_plugin_is_told_before_the_model_is_read(setting: str) -> None:
+def test_a_wrong_path_of_a_plugin_ends_the_command_before_the_model_is_read(setting: str) -> None:
     plugin = setting.partition(".")[0]
     command = [sys.executable, "-m", "specserve", "serve", "demo", "--plugin", plugin, "--set", setting]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
