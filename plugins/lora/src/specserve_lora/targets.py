@@ -88,7 +88,7 @@ def nothing_matched(config: AdapterConfig, modules: Modules) -> str:
     wanted = f"target_modules = {str(config.target_modules)[:200]}"
     if config.target_parameters:
         wanted += f", target_parameters = {str(config.target_parameters)[:200]}"
-    example = next(reversed(modules.linear), "none")  # the last are as the checkpoint names them
+    example = next(reversed(tuple(modules.linear)), "none")  # the last are as the checkpoint names them
     return f"{wanted} matches no linear layer of this model, such as {example}. The adapter is for another model."
 
 
