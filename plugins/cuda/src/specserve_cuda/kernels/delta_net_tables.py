@@ -7,6 +7,7 @@ Letter: L taps.
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -72,42 +73,43 @@ class ListedRuns(list[StateRun]):
 
 
 def lay_out(runs: Sequence[StateRun], shape: StateShape) -> HostTables:
-    tokens, operations, of_runs = [], [], []
-    num_tokens = num_operations = 0
+    tokens, operations, of_runs = array("q"), array("q"), array("q")
     for run in runs:
+        first = 2 * (len(tokens) // shape.fields)
         of_run = tokens_of(run, shape)
-        num_committed = len(of_run) - len(run.parents)
+        num_committed = len(of_run) // shape.fields - len(run.parents)
         order = [*range(0, 2 * num_committed, 2), *walk(run.parents, num_committed)]
-        operations.append(torch.tensor(order) + 2 * num_tokens)
-        of_runs.append((num_operations, len(order), run.states.source))
-        tokens.append(of_run)
-        num_tokens, num_operations = num_tokens + len(of_run), num_operations + len(order)
-    if not runs:
-        none = torch.empty(0, dtype=torch.int64)
-        return HostTables(none.view(0, shape.fields), none, none.view(0, RUN_FIELDS))
-    return HostTables(torch.cat(tokens), torch.cat(operations), torch.tensor(of_runs))
+        of_runs.extend((len(operations), len(order), run.states.source))
+        operations.extend(first + each for each in order)
+        tokens.extend(of_run)
+    return HostTables(
+        as_tensor(tokens).view(-1, shape.fields), as_tensor(operations), as_tensor(of_runs).view(-1, RUN_FIELDS)
+    )
 
 
-def tokens_of(run: StateRun, shape: StateShape) -> Tensor:
-    """[tokens, L + 3]: what was accepted before, the committed tokens, the draft tokens."""
-    states, taps = run.states, shape.taps
-    window, trail = -1 - shape.num_trails - states.source * (taps - 1), -1 - states.source * shape.nodes
-    before = [*(window - i for i in range(taps - 2, -1, -1)), *(trail - node for node in states.followed)]
-    rows = torch.arange(run.first_row, run.first_row + run.known)
-    committed = torch.cat((torch.tensor(before, dtype=torch.int64), rows)).unfold(0, taps, 1).flip(1)
-    num_committed = len(committed)
-    assert num_committed, "a run computes a committed token"
-    out = torch.full((num_committed + len(run.parents), shape.fields), NOWHERE)
-    out[:num_committed, :taps] = committed
-    out[num_committed - 1, taps] = states.target
+def as_tensor(numbers: array[int]) -> Tensor:
+    """int64, over the array's memory."""
+    return torch.frombuffer(numbers, dtype=torch.int64) if numbers else torch.empty(0, dtype=torch.int64)
+
+
+def tokens_of(run: StateRun, shape: StateShape) -> list[int]:
+    """The fields of one token behind the other: what was accepted before, the committed tokens, the draft tokens."""
+    states, before = run.states, shape.taps - 1
+    window, trail = -1 - shape.num_trails - states.source * before, -1 - states.source * shape.nodes
+    path = [window - i for i in range(before)]
+    out: list[int] = []
+    for place in (*(trail - node for node in states.followed), *range(run.first_row, run.first_row + run.known)):
+        path = [place, *path[:before]]
+        out += (*path, NOWHERE, NOWHERE, NOWHERE)
+    assert out, "a run computes a committed token"
+    out[-FIELDS_BESIDE_TAPS] = states.target
     for position, slot in states.saved:
-        out[position - states.position - 1, taps + 1] = slot
+        out[(position - states.position) * shape.fields - FIELDS_BESIDE_TAPS + 1] = slot
     paths: list[list[int]] = []
     for node, parent in enumerate(run.parents):
-        path = committed[-1].tolist() if parent < 0 else paths[parent]
-        paths.append([run.first_row + run.known + node, *path][:taps])
-        out[num_committed + node, :taps] = torch.tensor(paths[-1])
-        out[num_committed + node, taps + 2] = states.target * shape.nodes + node
+        behind = path if parent < 0 else paths[parent]
+        paths.append([run.first_row + run.known + node, *behind[:before]])
+        out += (*paths[-1], NOWHERE, NOWHERE, states.target * shape.nodes + node)
     return out
 
 
