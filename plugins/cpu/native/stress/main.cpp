@@ -19,12 +19,14 @@ void require(bool condition, const std::string& message) {
 
 namespace {
 
-// The kernels of one instruction set, and a sampler that all threads share.
+// The kernels of one instruction set, with a sampler and a memory of delta nets that all threads share.
 struct Target {
-    Target(const Kernels& k, std::shared_ptr<ThreadPool> pool) : kernels(k), sampler(k.sampling, std::move(pool)) {}
+    Target(const Kernels& k, std::shared_ptr<ThreadPool> pool)
+        : kernels(k), sampler(k.sampling, pool), workspace(std::make_shared<DeltaWorkspace>(pool)) {}
 
     Kernels kernels;
     Sampler sampler;
+    std::shared_ptr<DeltaWorkspace> workspace;
 };
 
 void check(Target& target, std::shared_ptr<ThreadPool> pool, Random& random) {
@@ -34,6 +36,10 @@ void check(Target& target, std::shared_ptr<ThreadPool> pool, Random& random) {
     check_decoder_stack<float>(target.kernels, pool, random);
     check_draft_chains<Bf16>(target.kernels, pool, random);
     check_draft_chains<float>(target.kernels, pool, random);
+    check_gated_delta_net<Bf16>(target.kernels, target.workspace, random);
+    check_gated_delta_net<float>(target.kernels, target.workspace, random);
+    check_short_conv<Bf16>(target.kernels, *pool, random);
+    check_short_conv<float>(target.kernels, *pool, random);
     for (int repeat = 0; repeat < 3; ++repeat) check_sampler(target.kernels, target.sampler, random);
 }
 

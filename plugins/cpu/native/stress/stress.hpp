@@ -9,6 +9,7 @@
 
 #include "kernels/kernel_table.hpp"
 #include "runtime/thread_pool.hpp"
+#include "ops/gated_delta_net.hpp"
 #include "ops/sampler.hpp"
 
 namespace specserve {
@@ -22,6 +23,10 @@ template <typename S>
 void check_decoder_stack(const Kernels& kernels, std::shared_ptr<ThreadPool> pool, Random& random);
 template <typename S>
 void check_draft_chains(const Kernels& kernels, std::shared_ptr<ThreadPool> pool, Random& random);
+template <typename S>
+void check_gated_delta_net(const Kernels& kernels, std::shared_ptr<DeltaWorkspace> workspace, Random& random);
+template <typename S>
+void check_short_conv(const Kernels& kernels, ThreadPool& pool, Random& random);
 void check_thread_pool(ThreadPool& pool, int jobs, uint32_t seed);
 void check_sampler(const Kernels& kernels, Sampler& sampler, Random& random);
 
@@ -60,7 +65,7 @@ std::vector<S> random_numbers(Random& random, size_t count) {
 
 template <typename S>
 bool same_bits(const S* a, const S* b, size_t count) {
-    return std::memcmp(a, b, count * sizeof(S)) == 0;
+    return count == 0 || std::memcmp(a, b, count * sizeof(S)) == 0;
 }
 
 }  // namespace specserve
