@@ -16,11 +16,11 @@ class Failure(Exception):
         return f"{self.kind}: {super().__str__()}"
 
 
-class TooSlowError(Exception):
+class TooSlowError(BaseException):  # the engine takes no such error for a request's or a plugin's fault
     """A trial took longer than it may."""
 
 
-def as_failure(error: Exception) -> Failure:
+def as_failure(error: BaseException) -> Failure:
     """Any exception that leaves a trial, by its first cause."""
     if isinstance(error, Failure):
         return error

@@ -58,7 +58,7 @@ def run_trial(plan: Plan, *, limit_seconds: int = LIMIT_SECONDS) -> Outcome:
     try:
         with time_limit(limit_seconds):
             trial.run()
-    except Exception as error:  # whatever leaves a trial is a finding
+    except (Exception, TooSlowError) as error:  # whatever leaves a trial is a finding
         failure = as_failure(error)
     finally:
         trial.closing.close()
