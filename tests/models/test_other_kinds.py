@@ -160,6 +160,7 @@ def test_an_adapter_names_its_base_model_and_how_it_is_served(tmp_path):
         ({"architectures": ["T5ForConditionalGeneration"], "is_encoder_decoder": True}, "an encoder and a decoder"),
         ({"architectures": ["Qwen2VLForConditionalGeneration"], "vision_config": {}}, "also reads images or sound"),
         ({"architectures": ["Eagle3LlamaForCausalLM"]}, "a draft head"),
+        ({"architectures": ["DFlashDraftModel"]}, "a draft head"),
         ({"architectures": ["LlamaForCausalLM"], "speculators_model_type": "eagle"}, "a draft head"),
     ],
 )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from specserve.model_files import RawJson
 
-HEAD_ARCHITECTURES = ("eagle", "nextn", "mtp", "medusa", "hydra", "speculator")
+HEAD_ARCHITECTURES = ("eagle", "nextn", "mtp", "medusa", "hydra", "speculator", "dflash", "dspark")
 HEAD_PARTS = ("fc.", "midlayer.", "eh_proj.", "mtp_layers.", "mtp.", "d2t", "medusa_head.")
 """How tensors begin that only heads have, without `model.` and the layer's number."""
 SERVED_NORMS = frozenset(f"{prefix}norm.weight" for prefix in ("model.", *PREFIXES))
