@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from eagle_engines import KINDS, eagle_options, with_planner, write_draft, write_target
+from eagle_engines import KINDS, TREE_KINDS, eagle_options, with_planner, write_draft, write_target
 from graph_runs import assert_same
 from toy_adapters import lora_of, lora_options, under, write_adapters
 
@@ -95,7 +95,7 @@ def test_with_each_head(target, drafts, kind, settings):
     assert runs["full"].metrics.num_accepted_tokens > 10
 
 
-@covering(kind=KINDS, attention=["sdpa", "cpu_paged"])
+@covering(kind=TREE_KINDS, attention=["sdpa", "cpu_paged"])
 def test_passes_of_draft_models_have_graphs_of_their_own(target, drafts, kind, attention, monkeypatch):
     """Piece by piece: a kernel set that computes a pass in one call leaves nothing to record, and that is counted."""
     monkeypatch.setattr(CpuKernels, "fuse_draft", lambda *_: None)
@@ -115,6 +115,24 @@ def test_passes_of_draft_models_have_graphs_of_their_own(target, drafts, kind, a
     assert uses["piecewise"] == {("piecewise", ""): count}
     full = ("full", "") if attention == "cpu_paged" else ("piecewise", "attention sdpa has no full graphs")
     assert uses["full"] == {full: count}
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "cpu_paged"])
+def test_passes_of_block_heads_are_counted_with_the_reason(target, drafts, attention):
+    chosen = eagle_options(drafts["dspark"], steps=3)
+    chosen["plugins"] += () if attention == "sdpa" else ("cpu",)
+
+    def run(graphs):
+        engine = with_planner(make_engine(target, graphs=graphs, **chosen).engine, FixedWidthPlanner(32))
+        return run_requests(engine, requests_for(8))
+
+    plain, recorded = run("none"), run("full")
+    assert plain.decided() == recorded.decided()
+    assert accepted(plain) == accepted(recorded)
+    assert not plain.metrics.graph_draft_passes
+    (key,) = recorded.metrics.graph_draft_passes
+    assert key == ("none", "passes of block heads are not recorded")
+    assert recorded.metrics.graph_draft_passes[key] > 20
 
 
 def test_a_fused_pass_of_a_draft_model_is_counted_with_the_reason(target, drafts):

@@ -12,7 +12,7 @@ from specserve_eagle.block.block_pass import BlockPass
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.api import DraftResources, DraftToken, ForwardOutput, Verdict
+    from specserve.api import DraftGraphs, DraftResources, DraftToken, ForwardOutput, Verdict
     from specserve.api.batch import Request, ScheduledBatch
     from specserve_draft_models import FedSequence, Feed
     from specserve_eagle.block.load import BlockModel
@@ -29,11 +29,13 @@ class BlockDrafter(Drafter):
         self.runtime: DraftModelRuntime | None = None
         self.passes: BlockPass | None = None
         """Both are set by `connect`, which start-up calls before any request."""
+        self.graphs: DraftGraphs | None = None
+        """Counts passes, where passes are recorded."""
 
     def connect(self, resources: DraftResources) -> None:
         self.runtime = DraftModelRuntime(self.model.layers, resources)
         self.passes = BlockPass(self.model.head, resources.attention)
-        self.runtime.passes = self.passes
+        self.runtime.passes, self.graphs = self.passes, resources.graphs
 
     def start(self, request: Request) -> None:
         assert self.runtime is not None
@@ -69,6 +71,8 @@ class BlockDrafter(Drafter):
             rows = [self.rows(sequences[i]) for i in drafting]
             batch = self.runtime.draft_batch(rows, sees_ahead=not self.config.is_causal)
             requests = [sequences[i].request for i in drafting]
+            if self.graphs is not None:
+                self.graphs.count("passes of block heads are not recorded")
             made = self.passes.propose(batch, requests, [counts[i] for i in drafting])
             for i, chain in zip(drafting, made, strict=True):
                 chains[i] = chain
