@@ -38,7 +38,7 @@ def tight(limits):
 
 
 @covering(
-    ("beside", "dtype"), ("kernels", "dtype", "limits"),
+    ("beside",), ("kernels", "dtype"), ("dtype", "limits"),
     beside=PLUGINS, kernels=["cpu", "torch"], dtype=["float32", "bfloat16"], limits=LIMITS,
 )  # fmt: skip
 def test_the_block_changes_nothing(target, beside, kernels, dtype, limits):
