@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from specserve_eagle.training.loop import Progress
     from specserve_eagle.training.target import Target
 
-KINDS = ("eagle3", "eagle", "mtp", "standalone")
+KINDS = ("eagle3", "eagle", "mtp", "dflash", "dspark", "standalone")
+BLOCKS = {"dflash": {"block_size": 4}, "dspark": {"block_size": 3, "markov_rank": 8}}
 LAYERS, VOCAB = 8, 320
 SIZES = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4, "head_dim": 8}
 TEXT = "def add(a, b):\n    return a + b\n\n\nfor i in range(10):\n    print(add(i, i))\n"
@@ -32,7 +33,7 @@ def write_target(path: Path, **overrides: Any) -> Path:
 
 def options(head: str, target: Path, out: Path, **given: Any) -> TrainOptions:
     small: dict[str, Any] = {"length": 24, "batch": 4, "max_steps": 4, "unroll": 3, "threads": 1, "data": ()}
-    small |= {"draft_vocab": 100} if head == "eagle3" else {}
+    small |= {"draft_vocab": 100} if head == "eagle3" else BLOCKS.get(head, {})
     return TrainOptions(head=head, target=str(target), out=out, **(small | given))
 
 

@@ -24,7 +24,7 @@ NESTED = ("dflash_config", "dspark_config")
 """Objects of config.json that may hold any of the head's own keys, which then count before those outside."""
 OUTER_KEYS = ("dtype", "torch_dtype", "quantization_config")
 """Keys that the speculators format keeps outside of the layers' own config."""
-MAX_BLOCK = 64
+MAX_BLOCK, MAX_RANK = 64, 4096
 UNSUPPORTED = {
     "use_swa": "sliding windows",
     "attention_sink_bias": "attention sinks",
@@ -107,7 +107,7 @@ def read_block_config(path: Path, target: ModelConfig) -> BlockConfig:
         is_causal=bool(keys.get("causal", False)),
         vocab_size=target.vocab_size,
         target_hidden_size=target.hidden_size,
-        markov_rank=integer(keys, "markov_rank", where, range(1, 4097)) if is_dspark else 0,
+        markov_rank=integer(keys, "markov_rank", where, range(1, MAX_RANK + 1)) if is_dspark else 0,
         confidence=("hidden and token" if with_token else "hidden")
         if keys.get("enable_confidence_head")
         else "nothing",

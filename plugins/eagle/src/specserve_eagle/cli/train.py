@@ -10,7 +10,7 @@ from specserve_eagle.cli.figures import print_acceptance
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace, _SubParsersAction
 
-HEADS = ("eagle3", "eagle", "mtp", "standalone")
+HEADS = ("eagle3", "eagle", "mtp", "dflash", "dspark", "standalone")
 
 
 def register(subparsers: _SubParsersAction[ArgumentParser]) -> None:
@@ -39,6 +39,12 @@ def add_recipe_flags(parser: ArgumentParser) -> None:
     group.add_argument("--unroll", type=int, default=5, help="steps that a head is unrolled, 3 to 7; default: 5")
     group.add_argument("--length", type=int, default=512, help="tokens per window; default: 512")
     group.add_argument("--batch", type=int, default=8, help="windows per step; default: 8")
+    group.add_argument("--anchors", type=int, help="dflash, dspark: blocks per window; default: 64")
+    group.add_argument(
+        "--mask-token", type=int,
+        help="dflash, dspark: the number of the token that stands for those of a block that are not known yet; "
+        "default: the last one that the text does not use",
+    )  # fmt: skip
     group.add_argument("--seed", type=int, default=0, help="of the order of windows and of the weights; default: 0")
     group.add_argument(
         "--eval-data", nargs="+", default=(), metavar="FILE_OR_GLOB",
@@ -49,10 +55,14 @@ def add_recipe_flags(parser: ArgumentParser) -> None:
 def add_size_flags(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("sizes")
     group.add_argument(
-        "--draft-vocab", type=int, help="eagle3: tokens that are drafted; default: 32000, or all where there are fewer"
-    )
+        "--draft-vocab", type=int,
+        help="tokens that are drafted; default: eagle3: 32000, or all where there are fewer; dspark: all, by the "
+        "target's output head",
+    )  # fmt: skip
     group.add_argument("--intermediate-size", type=int, help="default: the target's")
-    group.add_argument("--layers", type=int, help="standalone: number of layers; default: 2")
+    group.add_argument("--layers", type=int, help="standalone, dflash, dspark: number of layers; default: 2")
+    group.add_argument("--block-size", type=int, help="dflash, dspark: rows of a block; default: 16, 7")
+    group.add_argument("--markov-rank", type=int, help="dspark: rank of the Markov head's tables; default: 256")
     group.add_argument("--hidden-size", type=int, help="standalone: default: half the target's")
     group.add_argument("--untied", action="store_true", help="standalone: an output head beside the embedding")
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
+from specserve_eagle.training.block_heads import BlockHeadModule
+from specserve_eagle.training.blocks import block_logits
 from specserve_eagle.training.standalone import DraftLlama, draft_logits
 from specserve_eagle.training.unroll import at_step, teacher_of, unrolled_logits
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from specserve_eagle.training.heads import Head
     from specserve_eagle.training.target import Features, Target
     from specserve_eagle.training.unroll import Teacher
+
+    Module = Head | BlockHeadModule | DraftLlama
 
 
 class Acceptance(NamedTuple):
@@ -52,9 +56,7 @@ class Sampling(NamedTuple):
 
 
 @torch.no_grad()
-def teacher_forced(
-    module: Head | DraftLlama, target: Target, windows: Tensor, sampling: Sampling, batch: int = 8
-) -> Acceptance:
+def teacher_forced(module: Module, target: Target, windows: Tensor, sampling: Sampling, batch: int = 8) -> Acceptance:
     """Agreement with the target on the text itself: every position of the windows [windows, T] is drafted from, and
     each step reads the text's token, whether or not it was drafted.
 
@@ -74,14 +76,21 @@ def teacher_forced(
     return Acceptance("teacher-forced", (totals / num_drafts).tolist(), num_drafts)
 
 
-def accepted_by_step(module: Head | DraftLlama, target: Target, ids: Tensor, sampling: Sampling) -> Iterator[Tensor]:
+def accepted_by_step(module: Module, target: Target, ids: Tensor, sampling: Sampling) -> Iterator[Tensor]:
     """ids: [B, T]; of every step [B, N], the probability that its draft token is accepted."""
-    layers, draft_ids = ((), None) if isinstance(module, DraftLlama) else (module.layers, module.draft_ids)
-    features = target.features(ids, layers)
+    features = target.features(ids, layers_read(module))
+    draft_ids = None if isinstance(module, DraftLlama) else module.draft_ids
     teacher = teacher_of(features.logits, draft_ids, sampling.temperature or 1.0)
     for step, logits in enumerate(step_logits(module, target, features, ids, sampling.num_steps)):
         wanted = at_step(teacher, step, logits.shape[1])
         yield acceptance(logits.float(), wanted, sampling)
+
+
+def layers_read(module: Module) -> tuple[int, ...]:
+    """The hidden states of the target that it needs; see `Features`."""
+    if isinstance(module, DraftLlama):
+        return ()
+    return module.shape.reads if isinstance(module, BlockHeadModule) else module.layers
 
 
 def acceptance(logits: Tensor, wanted: Teacher, sampling: Sampling) -> Tensor:
@@ -90,10 +99,11 @@ def acceptance(logits: Tensor, wanted: Teacher, sampling: Sampling) -> Tensor:
     return torch.minimum((logits / sampling.temperature).softmax(-1), wanted.probabilities).sum(-1)
 
 
-def step_logits(
-    module: Head | DraftLlama, target: Target, features: Features, ids: Tensor, num_steps: int
-) -> Iterator[Tensor]:
-    """See `unrolled_logits`; a stand-alone model reads the same text at every step."""
+def step_logits(module: Module, target: Target, features: Features, ids: Tensor, num_steps: int) -> Iterator[Tensor]:
+    """See `unrolled_logits`; a stand-alone model reads the same text at every step, and a block has all of them."""
+    if isinstance(module, BlockHeadModule):
+        yield from block_logits(module, target, features, ids, num_steps)
+        return
     if not isinstance(module, DraftLlama):
         yield from unrolled_logits(module, target, features, ids, num_steps)
         return

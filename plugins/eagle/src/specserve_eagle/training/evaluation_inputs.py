@@ -8,6 +8,7 @@ import torch
 
 from specserve.api import ConfigError
 from specserve.api.files import HfTokenizer, locate_model
+from specserve_eagle.training.block_heads import BlockHeadModule
 from specserve_eagle.training.options import check_eval_options
 from specserve_eagle.training.reopen import reopen
 from specserve_eagle.training.target import Target
@@ -35,11 +36,25 @@ def evaluation_inputs(options: EvalOptions) -> EvaluationInputs:
     tokenizer = HfTokenizer.from_dir(path)
     texts = read_texts(options.data)
     target = Target.load(path, options.device)
-    shortest, longest = options.steps + 2, target.model.max_model_len
-    if not shortest <= options.length <= longest:
+    stream = token_stream(texts, tokenizer, target.config.vocab_size)
+    module = reopen(locate_model(options.head), target)
+    drafted, longest = drafted_tokens(options, module), target.model.max_model_len
+    if not drafted + 2 <= options.length <= longest:
         raise ConfigError(
-            f"--length must be between {shortest} (--steps and two tokens) and {longest} (what the target supports); "
-            f"got {options.length}."
+            f"--length must be between {drafted + 2} (the draft's tokens and two) and {longest} (what the target "
+            f"supports); got {options.length}."
         )
-    windows = all_windows(token_stream(texts, tokenizer, target.config.vocab_size), options.length, "--data")
-    return EvaluationInputs(reopen(locate_model(options.head), target), target, spread(windows, options.windows))
+    windows = all_windows(stream, options.length, "--data")
+    return EvaluationInputs(module, target, spread(windows, options.windows))
+
+
+def drafted_tokens(options: EvalOptions, module: Module) -> int:
+    """Of a draft: those that are measured, or a whole block. ConfigError where a block has fewer."""
+    if not isinstance(module, BlockHeadModule):
+        return options.steps
+    if options.steps > module.shape.num_proposed:
+        raise ConfigError(
+            f"--steps must be at most {module.shape.num_proposed}, the draft tokens of the head's block; got "
+            f"{options.steps}."
+        )
+    return module.shape.num_proposed

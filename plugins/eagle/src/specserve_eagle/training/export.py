@@ -4,6 +4,7 @@
   2, L/2 and L-3 where no layers are named; ids that name them are counted differently by different engines.
 - EAGLE: the original layout. The bias of `fc` is zero: some engines have one, others leave it out.
 - MTP: the layer is numbered on from the target's layers, as in DeepSeek-V3's checkpoints.
+- DFlash, DSpark: modules have the public names; see `block_export`.
 - Stand-alone: a plain Llama with the target's tokenizer.
 """
 
@@ -18,6 +19,8 @@ from safetensors.torch import save
 
 from specserve.api.files import RawJson, read_json
 from specserve.models.read_config import read_config
+from specserve_eagle.training.block_export import block_config
+from specserve_eagle.training.block_heads import BlockHeadModule
 from specserve_eagle.training.folder import write_atomically
 from specserve_eagle.training.heads import Eagle1Head, Eagle3Head, MtpHead
 from specserve_eagle.training.standalone import DraftLlama
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
     from specserve.api.models import ModelConfig
     from specserve_eagle.training.modules import HeadShape
 
-    Module = Eagle3Head | Eagle1Head | MtpHead | DraftLlama
+    Module = Eagle3Head | Eagle1Head | MtpHead | BlockHeadModule | DraftLlama
 
 TOKENIZER_FILES = (
     "tokenizer.json",
@@ -41,6 +44,8 @@ TOKENIZER_FILES = (
     "generation_config.json",
 )
 COPIED_KEYS = ("bos_token_id", "eos_token_id", "pad_token_id", "max_position_embeddings", "vocab_size")
+BUFFERS = ("draft_ids", "mask_token")
+"""Tensors of a module that become tables or numbers of config.json."""
 ROPE_KEYS = ("partial_rotary_factor", "original_max_position_embeddings")
 
 
@@ -60,10 +65,13 @@ def export(module: Module, target_dir: Path, folder: Path) -> None:
 
 def public_tensors(module: Module, target: ModelConfig) -> dict[str, Tensor]:
     """Weights in bfloat16 under their public names, with the tables of a draft vocabulary."""
-    state = {name: tensor.to(torch.bfloat16) for name, tensor in module.state_dict().items() if name != "draft_ids"}
+    state = {name: tensor.to(torch.bfloat16) for name, tensor in module.state_dict().items() if name not in BUFFERS}
     match module:
         case Eagle3Head():
             return state | vocabulary_tables(module.draft_ids, target.vocab_size)
+        case BlockHeadModule():
+            ids = module.draft_ids
+            return state if ids is None else state | vocabulary_tables(ids, target.vocab_size)
         case Eagle1Head():
             named = {name.replace("layer.", "layers.0.", 1) if name.startswith("layer.") else name: tensor
                      for name, tensor in state.items()}  # fmt: skip
@@ -86,13 +94,16 @@ def vocabulary_tables(draft_ids: Tensor, vocab_size: int) -> dict[str, Tensor]:
 
 def public_config(module: Module, target: ModelConfig, raw: RawJson) -> RawJson:
     """`raw`: the target's config.json."""
-    config = layer_config(module.shape, raw) | rope_config(target, raw)
+    shape = module.shape.layer if isinstance(module, BlockHeadModule) else module.shape
+    config = layer_config(shape, raw) | rope_config(target, raw)
     match module:
         case Eagle3Head():
             own = {"architectures": ["LlamaForCausalLMEagle3"], "draft_vocab_size": len(module.draft_ids)}
             own |= {"target_hidden_size": target.hidden_size, "norm_before_residual": False}
         case Eagle1Head():
             own = {"architectures": ["LlamaForCausalLM"], "bias": True}
+        case BlockHeadModule():
+            own = block_config(module, target)
         case MtpHead():
             own = {"architectures": ["LlamaForCausalLMNextN"], "num_hidden_layers": target.num_layers}
             own |= {"num_nextn_predict_layers": 1}

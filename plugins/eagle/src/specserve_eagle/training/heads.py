@@ -18,7 +18,8 @@ from specserve_eagle.training.modules import Eagle3Layer, HeadShape, Norm, Plain
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from specserve.api.models import DecoderModel
+    from specserve.api.models import DecoderLayer, DecoderModel
+    from specserve_eagle.training.block_modules import BlockLayer
     from specserve_eagle.training.modules import Rotation
     from specserve_eagle.training.target import Features, Target
 
@@ -72,7 +73,7 @@ class Eagle3Head(Head):
     def begin_as(self, model: DecoderModel, draft_ids: Tensor) -> None:
         size = model.hidden_size
         pass_through(self.fc, 2 * size)
-        begin_layer(self.midlayer, model)
+        begin_layer(self.midlayer, model.layers[-1])
         copy_norm(self.midlayer.hidden_norm, model.layers[-1].input_norm)
         copy_norm(self.norm, model.final_norm)
         self.lm_head.weight.copy_(model.lm_head.weight[draft_ids])
@@ -98,7 +99,7 @@ class Eagle1Head(Head):
         self.target_head = FrozenHead(target.model)
         with torch.no_grad():
             pass_through(self.fc, shape.hidden_size)
-            begin_layer(self.layer, target.model)
+            begin_layer(self.layer, target.model.layers[-1])
             behind_final_norm(self.layer, target)
 
     def first(self, features: Features) -> Tensor:
@@ -126,7 +127,7 @@ class MtpHead(Head):
         self.target_head = FrozenHead(target.model)
         with torch.no_grad():
             pass_through(self.eh_proj, shape.hidden_size)
-            begin_layer(self.layer, target.model)
+            begin_layer(self.layer, target.model.layers[-1])
             copy_norm(self.layer.input_layernorm, target.model.layers[-1].input_norm)
             copy_norm(self.norm, target.model.final_norm)
 
@@ -156,25 +157,24 @@ def pass_through(linear: nn.Linear, begin: int) -> None:
     linear.weight[:, begin : begin + size] += torch.eye(size, device=linear.weight.device)
 
 
-def begin_layer(layer: Eagle3Layer | PlainLayer, model: DecoderModel) -> None:
-    """Begin as the target's last layer as far as shapes allow, elsewhere at random with small outputs."""
+def begin_layer(layer: Eagle3Layer | PlainLayer | BlockLayer, begin: DecoderLayer) -> None:
+    """Begin as that layer of the target as far as shapes allow, elsewhere at random with small outputs."""
     for module in layer.modules():
         if isinstance(module, nn.Linear):
             nn.init.normal_(module.weight, std=0.02)
-    last = model.layers[-1]
-    parts = last.qkv_proj.parts
+    parts = begin.qkv_proj.parts
     for name in ("q_proj", "k_proj", "v_proj"):
-        mine, theirs = getattr(layer.self_attn, name).weight, last.qkv_proj.weight[parts[name]]
+        mine, theirs = getattr(layer.self_attn, name).weight, begin.qkv_proj.weight[parts[name]]
         width = theirs.shape[1]  # the inputs of EAGLE-3 end with the hidden state
         copy_if_equal(mine[:, -width:], theirs)
-    copy_if_equal(layer.self_attn.o_proj.weight, last.o_proj.weight)
-    if isinstance(last.mlp, DenseMlp):
-        gate_up = last.mlp.gate_up_proj
+    copy_if_equal(layer.self_attn.o_proj.weight, begin.o_proj.weight)
+    if isinstance(begin.mlp, DenseMlp):
+        gate_up = begin.mlp.gate_up_proj
         copy_if_equal(layer.mlp.gate_proj.weight, gate_up.weight[gate_up.parts["gate_proj"]])
         copy_if_equal(layer.mlp.up_proj.weight, gate_up.weight[gate_up.parts["up_proj"]])
-        copy_if_equal(layer.mlp.down_proj.weight, last.mlp.down_proj.weight)
-    if last.mlp_norm is not None:
-        copy_if_equal(layer.post_attention_layernorm.weight, last.mlp_norm)
+        copy_if_equal(layer.mlp.down_proj.weight, begin.mlp.down_proj.weight)
+    if begin.mlp_norm is not None:
+        copy_if_equal(layer.post_attention_layernorm.weight, begin.mlp_norm)
 
 
 def behind_final_norm(layer: PlainLayer, target: Target) -> None:

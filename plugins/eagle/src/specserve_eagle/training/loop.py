@@ -29,6 +29,14 @@ WARM_UP_STEPS = 50
 COOL_DOWN = 0.2
 LAST_SCALE = 0.02
 CLIP = 1.0
+BY_ADAM = (
+    "lm_head.weight",
+    "embed_tokens.weight",
+    "markov_w1.weight",
+    "markov_w2.weight",
+    "confidence_head.proj.weight",
+)
+"""Matrices that AdamW trains."""
 MUON_RATE, ADAM_RATE = 0.01, 2e-3
 SAVE_SECONDS = 240.0
 LONGEST_REST = 0.2
@@ -96,12 +104,12 @@ def rate_scale(step: int, spent: float) -> float:
 
 
 def make_optimizers(module: nn.Module) -> list[torch.optim.Optimizer]:
-    """Muon for the matrices within the head, AdamW for norms and the output head (Jordan et al., 2024)."""
+    """Muon for the matrices within the head, AdamW for norms, tables and what gives one number (Jordan et al.,
+    2024)."""
     matrices: list[nn.Parameter] = []
     rest: list[nn.Parameter] = []
     for name, parameter in module.named_parameters():
-        is_table = name.endswith(("lm_head.weight", "embed_tokens.weight"))
-        (matrices if parameter.ndim == 2 and not is_table else rest).append(parameter)
+        (matrices if parameter.ndim == 2 and not name.endswith(BY_ADAM) else rest).append(parameter)
     muon = torch.optim.Muon(matrices, lr=MUON_RATE, momentum=0.95, weight_decay=0.01, adjust_lr_fn="original")
     adam = torch.optim.AdamW(rest, lr=ADAM_RATE, betas=(0.9, 0.95), weight_decay=0.0)
     for optimizer in (muon, adam):

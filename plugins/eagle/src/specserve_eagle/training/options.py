@@ -14,24 +14,38 @@ import torch
 from specserve.api import ConfigError, ModelError
 from specserve.api.files import locate_on_disk
 from specserve_eagle.checkpoints.hidden_layers import default_layers
+from specserve_eagle.training.block_options import (
+    BLOCK_HEADS,
+    block_identity,
+    block_shape,
+    check_block_head,
+    check_block_options,
+)
 from specserve_eagle.training.standalone import DEFAULT_LAYERS, standalone_shape
 
 if TYPE_CHECKING:
     from specserve.api.models import ModelConfig
 
-Kind: TypeAlias = Literal["eagle3", "eagle", "mtp", "standalone"]
+Kind: TypeAlias = Literal["eagle3", "eagle", "mtp", "dflash", "dspark", "standalone"]
 KINDS: tuple[str, ...] = get_args(Kind)
 DEVICES = ("cpu", "cuda")
 MIN_UNROLL, MAX_UNROLL = 3, 7
 MAX_EVAL_STEPS = 16
 DEFAULT_DRAFT_VOCAB = 32000
 ONLY_FOR: dict[str, tuple[str, ...]] = {
-    "draft_vocab": ("eagle3",),
-    "layers": ("standalone",),
+    "draft_vocab": ("eagle3", "dspark"),
+    "layers": ("standalone", *BLOCK_HEADS),
+    "block_size": BLOCK_HEADS,
+    "anchors": BLOCK_HEADS,
+    "mask_token": BLOCK_HEADS,
+    "markov_rank": ("dspark",),
     "hidden_size": ("standalone",),
     "untied": ("standalone",),
 }
-AT_LEAST_ONE = ("length", "batch", "max_steps", "draft_vocab", "intermediate_size", "layers", "hidden_size", "threads")
+AT_LEAST_ONE = (
+    *("length", "batch", "max_steps", "draft_vocab", "intermediate_size", "layers", "hidden_size", "threads"),
+    "anchors",
+)
 
 
 class TrainOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +66,10 @@ class TrainOptions(msgspec.Struct, frozen=True, kw_only=True):
     layers: int | None = None
     hidden_size: int | None = None
     untied: bool = False
+    block_size: int | None = None
+    anchors: int | None = None
+    mask_token: int | None = None
+    markov_rank: int | None = None
     seed: int = 0
     device: str = "cpu"
     threads: int | None = None
@@ -85,9 +103,11 @@ def check_options(options: TrainOptions) -> None:
     if options.head not in KINDS:
         raise ConfigError(f"--head {options.head}: there is no such head. Allowed: {', '.join(KINDS)}.")
     for name, kinds in ONLY_FOR.items():
-        if getattr(options, name) and options.head not in kinds:
+        value = getattr(options, name)
+        if value is not None and value is not False and options.head not in kinds:
             raise ConfigError(f"{flag(name)} belongs to --head {', '.join(kinds)}; got --head {options.head}. Omit it.")
     check_at_least_one(options, AT_LEAST_ONE)
+    check_block_options(options)
     if not MIN_UNROLL <= options.unroll <= MAX_UNROLL:
         raise ConfigError(f"--unroll must be between {MIN_UNROLL} and {MAX_UNROLL} steps; got {options.unroll}.")
     if options.minutes is None and options.max_steps is None:
@@ -112,16 +132,21 @@ def check_device(device: str) -> None:
 
 def check_against(options: TrainOptions, target: ModelConfig) -> None:
     """ConfigError for what this target does not allow. Its weights are not needed for that."""
-    shortest, longest = options.unroll + 2, target.max_position_embeddings
+    drafted, option = options.unroll, "--unroll"
+    if options.head in BLOCK_HEADS:
+        check_block_head(options, target)
+        drafted, option = block_shape(options, target).num_proposed, "the draft tokens of a block"
+    shortest, longest = drafted + 2, target.max_position_embeddings
     if not shortest <= options.length <= longest:
         raise ConfigError(
-            f"--length must be between {shortest} (--unroll and two tokens) and {longest} (what the target supports); "
+            f"--length must be between {shortest} ({option} and two tokens) and {longest} (what the target supports); "
             f"got {options.length}."
         )
     if options.head == "standalone":
         standalone_shape(target, options.hidden_size, options.intermediate_size)
     if options.head == "eagle3":
         check_eagle3(options, target)
+    check_draft_vocab(options, target)
 
 
 def check_eagle3(options: TrainOptions, target: ModelConfig) -> None:
@@ -131,6 +156,9 @@ def check_eagle3(options: TrainOptions, target: ModelConfig) -> None:
             f"--head eagle3 reads three different layers of its target, numbers 2, L/2 and L-3, and so needs at least "
             f"7 layers; the target has {target.num_layers}. Use --head eagle or mtp."
         )
+
+
+def check_draft_vocab(options: TrainOptions, target: ModelConfig) -> None:
     if (options.draft_vocab or 1) > target.vocab_size:
         raise ConfigError(
             f"--draft-vocab must be at most the target's vocabulary, {target.vocab_size} tokens; "
@@ -149,6 +177,8 @@ def head_identity(options: TrainOptions, target: ModelConfig) -> dict[str, objec
         identity |= {"untied": options.untied, "intermediate_size": shape.intermediate_size}
     else:
         identity["intermediate_size"] = options.intermediate_size or target.intermediate_size
+    if options.head in BLOCK_HEADS:
+        identity |= block_identity(options, target)
     numbers = ("family", "vocab_size", "hidden_size", "num_layers")
     return identity | {"target": {name: getattr(target, name) for name in numbers}}
 

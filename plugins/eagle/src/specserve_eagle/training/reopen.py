@@ -19,28 +19,30 @@ from specserve.models.tied_head import tied_as_stored
 from specserve_eagle.checkpoints import draft_ids, kind_of, open_head, read_head_config
 from specserve_eagle.checkpoints.layout import LAYER_PARTS
 from specserve_eagle.checkpoints.stored import open_stored
+from specserve_eagle.training.block_reopen import reopen_block_head
 from specserve_eagle.training.heads import Eagle1Head, Eagle3Head, MtpHead
 from specserve_eagle.training.modules import HeadShape
 from specserve_eagle.training.standalone import DraftLlama
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from torch import Tensor
 
     from specserve.api.models import ModelConfig
     from specserve_eagle.checkpoints import HeadCheckpoint, HeadConfig
+    from specserve_eagle.training.export import Module
     from specserve_eagle.training.target import Target
 
-    Module = Eagle3Head | Eagle1Head | MtpHead | DraftLlama
 
 MTP_NAMES = {"fc": "eh_proj"}
 
 
 def reopen(path: Path, target: Target) -> Module:
     """The draft model in directory `path` in the target's dtype and on its device. Raises ModelError."""
-    module = reopen_standalone(path, target) if kind_of(path) == "standalone" else reopen_head(path, target)
+    readers: dict[str, Callable[[Path, Target], Module]] = {"standalone": reopen_standalone, "block": reopen_block_head}
+    module = readers.get(kind_of(path), reopen_head)(path, target)
     return module.to(device=target.model.device, dtype=target.model.dtype).eval()
 
 

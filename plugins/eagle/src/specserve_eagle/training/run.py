@@ -16,6 +16,9 @@ import torch
 
 from specserve.api.files import HfTokenizer, locate_target
 from specserve.models.read_config import read_config
+from specserve_eagle.training.block_heads import BlockHeadModule
+from specserve_eagle.training.block_options import BLOCK_HEADS, DEFAULT_ANCHORS, block_shape, find_mask_token
+from specserve_eagle.training.blocks import block_loss
 from specserve_eagle.training.evaluate import Sampling, teacher_forced
 from specserve_eagle.training.export import export
 from specserve_eagle.training.folder import prepare_folder
@@ -90,6 +93,8 @@ def train(options: TrainOptions) -> Acceptance:
         )
         if options.resume:
             trainer.resume()
+        if isinstance(module, BlockHeadModule):
+            report.stage(f"token {int(module.mask_token)} stands for the tokens of a block that are not known yet")
         rest = FINAL_WINDOWS / options.batch  # measuring a window takes no longer than training on it
         budget = Budget(max_steps=options.max_steps, minutes=options.minutes, steps_after=rest)
         with stopped_by_interrupt(trainer):
@@ -97,8 +102,9 @@ def train(options: TrainOptions) -> Acceptance:
         report.stage(f"{progress.step} steps are done: loss {progress.loss:.3f}")
         count = final_windows(options, time.monotonic() - began, progress.step_seconds)
         report.stage(f"measuring acceptance on {count} held-out windows at most")
+        sampling = Sampling(module.shape.num_proposed) if isinstance(module, BlockHeadModule) else Sampling()
         return teacher_forced(
-            reopen(options.out, target), target, spread(split.held_out, count), Sampling(), options.batch
+            reopen(options.out, target), target, spread(split.held_out, count), sampling, options.batch
         )
 
 
@@ -124,6 +130,8 @@ def make_module(options: TrainOptions, target: Target, stream: Tensor) -> Module
     if options.head == "standalone":
         shape = standalone_shape(config, options.hidden_size, options.intermediate_size)
         return DraftLlama(config.vocab_size, shape, options.layers or DEFAULT_LAYERS, tied=not options.untied)
+    if options.head in BLOCK_HEADS:
+        return make_block_head(options, target, stream)
     shape = HeadShape.of(config)
     shape = shape._replace(intermediate_size=options.intermediate_size or shape.intermediate_size)
     if options.head == "eagle":
@@ -134,11 +142,21 @@ def make_module(options: TrainOptions, target: Target, stream: Tensor) -> Module
     return Eagle3Head(target, shape, most_frequent(stream, config.vocab_size, count))
 
 
+def make_block_head(options: TrainOptions, target: Target, stream: Tensor) -> BlockHeadModule:
+    """With the target's output head, if no draft vocabulary is asked for."""
+    count, size = options.draft_vocab, target.config.vocab_size
+    ids = None if count is None else most_frequent(stream, size, count)
+    mask = find_mask_token(stream, size) if options.mask_token is None else options.mask_token
+    return BlockHeadModule(target, block_shape(options, target.config), mask, ids)
+
+
 def loss_function(options: TrainOptions, target: Target, module: Module) -> Callable[[Tensor], Unrolled]:
     if options.compile:
         module.compile()
     if isinstance(module, DraftLlama):
         return partial(distill, module, target)
+    if isinstance(module, BlockHeadModule):
+        return partial(block_loss, module, target, num_anchors=options.anchors or DEFAULT_ANCHORS)
     return lambda ids: unroll(module, target, ids, options.unroll)
 
 

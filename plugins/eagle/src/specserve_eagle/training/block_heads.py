@@ -1,0 +1,158 @@
+"""Block heads that can be trained: DFlash (Chen et al., 2026) and DSpark (DeepSeek, 2026) over a target's hidden
+states.
+
+Tensors have their public names. Letters: B windows, T tokens of each, A blocks of a window, S rows of a block, P draft
+tokens of one, W numbers of the target's hidden states that are read, H hidden size, V vocabulary, D draft vocabulary.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from specserve_eagle.training.block_modules import BlockLayer, Confidence, MarkovTables, places_of
+from specserve_eagle.training.heads import FrozenHead, begin_layer, copy_if_equal, copy_norm, pass_through
+from specserve_eagle.training.modules import HeadShape, Norm, Rotation
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from specserve.api.models import DecoderLayer, DecoderModel
+    from specserve_eagle.block.config import BlockConfig
+    from specserve_eagle.training.block_modules import Places
+    from specserve_eagle.training.target import Features, Target
+
+
+class BlockShape(NamedTuple):
+    """The numbers of a block head."""
+
+    layer: HeadShape
+    num_layers: int
+    block_size: int
+    reads: tuple[int, ...]
+    """Which of the target's hidden states: 0 is the embedding, n the output of layer n - 1."""
+    proposes_from_first: bool
+    """The first row proposes, too."""
+    markov_rank: int
+    """0: none."""
+    confidence: str
+    """What the confidence head reads; see `BlockConfig`."""
+
+    @classmethod
+    def of(cls, config: BlockConfig) -> BlockShape:
+        return cls(
+            HeadShape.of(config.layers),
+            config.layers.num_layers,
+            config.block_size,
+            config.hidden_layers,
+            config.proposes_from_first,
+            config.markov_rank,
+            config.confidence,
+        )
+
+    @property
+    def num_proposed(self) -> int:
+        """P."""
+        return self.block_size if self.proposes_from_first else self.block_size - 1
+
+
+def block_reads(num_layers: int) -> tuple[int, ...]:
+    """The hidden states that a new head reads of a target with that many layers: early, middle and late ones."""
+    return tuple(sorted({min(2, num_layers), max(1, num_layers // 2), max(1, num_layers - 2)}))
+
+
+class BlockHeadModule(nn.Module):
+    """`forward` gives the states of blocks, `logits` what they draft behind given tokens, `confidence` how sure it is.
+
+    draft_ids: [D], the target's ids of the draft vocabulary, for which the head has an output head of its own; None:
+    the target's vocabulary and output head.
+    """
+
+    draft_ids: Tensor | None
+    mask_token: Tensor
+    """[] int64: the token of every row but the first. It is saved with the head."""
+
+    def __init__(self, target: Target, shape: BlockShape, mask_token: int, draft_ids: Tensor | None = None) -> None:
+        super().__init__()
+        self.shape, self.kind = shape, "dspark" if shape.markov_rank else "dflash"
+        config, layer = target.config, shape.layer
+        vocab_size = config.vocab_size if draft_ids is None else len(draft_ids)
+        self.register_buffer("draft_ids", draft_ids)
+        self.register_buffer("mask_token", torch.tensor(mask_token))
+        self.fc = nn.Linear(len(shape.reads) * config.hidden_size, layer.hidden_size, bias=False)
+        self.hidden_norm = Norm(layer.hidden_size, layer.norm_eps)
+        self.layers = nn.ModuleList(BlockLayer(layer) for _ in range(shape.num_layers))
+        self.norm = Norm(layer.hidden_size, layer.norm_eps)
+        self.lm_head = None if draft_ids is None else nn.Linear(layer.hidden_size, vocab_size, bias=False)
+        self.target_head = FrozenHead(target.model)
+        rank = shape.markov_rank
+        self.markov_head = MarkovTables(config.vocab_size, vocab_size, rank) if rank else None
+        inputs = layer.hidden_size + (rank if shape.confidence == "hidden and token" else 0)
+        self.confidence_head = None if shape.confidence == "nothing" else Confidence(inputs)
+        self.begin_as(target.model)
+
+    @torch.no_grad()
+    def begin_as(self, model: DecoderModel) -> None:
+        """The target's last layers, which read its last hidden state of those that are read."""
+        pass_through(self.fc, self.fc.in_features - model.hidden_size)
+        copy_norm(self.hidden_norm, model.layers[-1].input_norm)
+        copy_norm(self.norm, model.final_norm)
+        for index, layer in enumerate(self.layers, max(0, model.num_layers - len(self.layers))):
+            assert isinstance(layer, BlockLayer)
+            begin_block_layer(layer, model.layers[min(index, model.num_layers - 1)])
+        if self.lm_head is not None:
+            self.lm_head.weight.copy_(model.lm_head.weight[self.draft_ids])
+
+    def forward(self, hidden: Tensor, x: Tensor, places: Places) -> Tensor:
+        """hidden: [B, T, W] of the target; x: [B, A S, H], the embedded rows -> [B, A S, H], as the output head reads
+        them."""
+        text = self.hidden_norm(self.fc(hidden))
+        for layer in self.layers:
+            x = layer(x, text, places)
+        out: Tensor = self.norm(x)
+        return out
+
+    def entry(self, tokens: Tensor) -> Tensor | None:
+        """tokens: [...], the target's ids before those that are drafted -> [..., r]; None without a Markov head."""
+        return None if self.markov_head is None else self.markov_head.markov_w1(tokens)
+
+    def logits(self, states: Tensor, entry: Tensor | None) -> Tensor:
+        """states: [..., H], entry: [..., r] -> [..., D]."""
+        logits: Tensor = self.target_head(states) if self.lm_head is None else self.lm_head(states)
+        return logits if self.markov_head is None else logits.float() + self.markov_head.markov_w2(entry).float()
+
+    def confidence(self, states: Tensor, entry: Tensor | None) -> Tensor | None:
+        """[...]: logits; None without a confidence head. Nothing but that head learns from it."""
+        if self.confidence_head is None:
+            return None
+        inputs = [states.detach()]
+        if self.shape.confidence == "hidden and token" and entry is not None:
+            inputs.append(entry.detach())
+        logits: Tensor = self.confidence_head(torch.cat(inputs, -1)).float()
+        return logits
+
+
+def begin_block_layer(layer: BlockLayer, begin: DecoderLayer) -> None:
+    """As that layer of the target, as far as shapes allow."""
+    begin_layer(layer, begin)
+    copy_norm(layer.input_layernorm, begin.input_norm)
+    attention = layer.self_attn
+    for mine, theirs in ((attention.q_norm, begin.q_norm), (attention.k_norm, begin.k_norm)):
+        if theirs is not None:
+            copy_if_equal(mine.weight, theirs)
+
+
+def block_states(head: BlockHeadModule, target: Target, features: Features, ids: Tensor, anchors: Tensor) -> Tensor:
+    """ids: [B, T]; anchors: [A], the positions of the tokens that blocks begin with, the same in all windows
+    -> [B, A, P, H], the states that draft the tokens after each anchor."""
+    shape, (B, T) = head.shape, ids.shape
+    rows = head.mask_token.expand(B, len(anchors), shape.block_size).clone()
+    rows[:, :, 0] = ids[:, anchors]
+    table = Rotation(target.model.rotary.cos[:, 0], target.model.rotary.sin[:, 0])
+    places = places_of(table, T, anchors, shape.block_size)
+    hidden = torch.cat([features.hidden[layer] for layer in shape.reads], -1)
+    states: Tensor = head(hidden, F.embedding(rows.flatten(1), target.model.embedding), places)
+    return states.view(B, len(anchors), shape.block_size, -1)[:, :, shape.block_size - shape.num_proposed :]

@@ -1,0 +1,111 @@
+"""The layers of a block head as trainable torch modules: those of Qwen3, whose keys and values of the text come from
+the target's hidden states.
+
+All blocks of a window are computed at once; each sees the text before it and its own rows. Letters: B windows, T tokens
+of each, R rows of all blocks of a window, H hidden size, d head size.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from specserve_eagle.training.modules import Mlp, Norm, Rotation
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from specserve_eagle.training.modules import HeadShape
+
+
+class Places(NamedTuple):
+    """Where rows lie and what they see, in every window."""
+
+    text: Rotation
+    """[T, d]."""
+    rows: Rotation
+    """[R, d]."""
+    mask: Tensor
+    """[R, T + R] bool, True where a row sees the text's token or the other row."""
+
+
+def places_of(table: Rotation, length: int, anchors: Tensor, block_size: int) -> Places:
+    """table: [positions, d] of the target; anchors: [A], the positions of the blocks' first rows."""
+    positions = (anchors[:, None] + torch.arange(block_size, device=anchors.device)).flatten()
+    begins = anchors.repeat_interleave(block_size)[:, None]
+    before = torch.arange(length, device=anchors.device) < begins
+    text, rows = (Rotation(table.cos[at], table.sin[at]) for at in (slice(length), positions))
+    return Places(text, rows, torch.cat((before, begins == begins.T), 1))
+
+
+class BlockAttention(nn.Module):
+    """Attention of blocks over the text's keys and values and their own."""
+
+    def __init__(self, shape: HeadShape) -> None:
+        super().__init__()
+        self.head_dim = shape.head_dim
+        width, narrow = (heads * shape.head_dim for heads in (shape.num_heads, shape.num_kv_heads))
+        self.q_proj = nn.Linear(shape.hidden_size, width, bias=False)
+        self.k_proj = nn.Linear(shape.hidden_size, narrow, bias=False)
+        self.v_proj = nn.Linear(shape.hidden_size, narrow, bias=False)
+        self.o_proj = nn.Linear(width, shape.hidden_size, bias=False)
+        self.q_norm = Norm(shape.head_dim, shape.norm_eps)
+        self.k_norm = Norm(shape.head_dim, shape.norm_eps)
+
+    def forward(self, x: Tensor, text: Tensor, places: Places) -> Tensor:
+        """x: [B, R, H]; text: [B, T, H]."""
+        q = places.rows.rotate(self.q_norm(self.heads(self.q_proj(x))))
+        keys = [places.text.rotate(self.k_norm(self.heads(self.k_proj(text))))]
+        keys.append(places.rows.rotate(self.k_norm(self.heads(self.k_proj(x)))))
+        v = torch.cat([self.heads(self.v_proj(part)) for part in (text, x)], 2)
+        q, k = q.to(v.dtype), torch.cat(keys, 2).to(v.dtype)
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=places.mask, enable_gqa=q.shape[1] != k.shape[1])
+        projected: Tensor = self.o_proj(out.transpose(1, 2).flatten(2))
+        return projected
+
+    def heads(self, x: Tensor) -> Tensor:
+        """[B, N, heads * d] -> [B, heads, N, d]."""
+        return x.view(*x.shape[:2], -1, self.head_dim).transpose(1, 2)
+
+
+class BlockLayer(nn.Module):
+    def __init__(self, shape: HeadShape) -> None:
+        super().__init__()
+        self.input_layernorm = Norm(shape.hidden_size, shape.norm_eps)
+        self.self_attn = BlockAttention(shape)
+        self.post_attention_layernorm = Norm(shape.hidden_size, shape.norm_eps)
+        self.mlp = Mlp(shape)
+
+    def forward(self, x: Tensor, text: Tensor, places: Places) -> Tensor:
+        x = x + self.self_attn(self.input_layernorm(x), text, places)
+        out: Tensor = x + self.mlp(self.post_attention_layernorm(x))
+        return out
+
+
+class MarkovTables(nn.Module):
+    """What a token adds to the logits of the next one: a product of two tables. It begins as nothing."""
+
+    def __init__(self, vocab_size: int, draft_vocab_size: int, rank: int) -> None:
+        super().__init__()
+        self.markov_w1 = nn.Embedding(vocab_size, rank)
+        self.markov_w2 = nn.Linear(rank, draft_vocab_size, bias=False)
+        nn.init.normal_(self.markov_w1.weight, std=0.1)
+        nn.init.zeros_(self.markov_w2.weight)
+
+
+class Confidence(nn.Module):
+    """The logit of the probability that a draft token is accepted. It begins at one half."""
+
+    def __init__(self, inputs: int) -> None:
+        super().__init__()
+        self.proj = nn.Linear(inputs, 1)
+        nn.init.zeros_(self.proj.weight)
+        nn.init.zeros_(self.proj.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., inputs] -> [...]."""
+        logits: Tensor = self.proj(x)[..., 0]
+        return logits

@@ -1,0 +1,78 @@
+"""The loss of a block head, and the logits that it is measured by.
+
+Place i of a block drafts the token i + 1 after its anchor, behind the text's own tokens. Its loss is the cross-entropy
+to the target's own distribution, weighted 0.8^i as in EAGLE-3, and that of the confidence head to the share of sampled
+drafts that would be accepted there. Letters: see `block_heads`; N positions that are drafted from.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+
+from specserve_eagle.training.block_heads import block_states
+from specserve_eagle.training.unroll import STEP_WEIGHT, Teacher, Unrolled, agreement, cross_entropy, teacher_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch import Tensor
+
+    from specserve_eagle.training.block_heads import BlockHeadModule
+    from specserve_eagle.training.target import Features, Target
+
+ANCHORS_AT_ONCE = 64
+"""Of an evaluation, which drafts from every position."""
+
+
+def sample_anchors(ids: Tensor, count: int, num_proposed: int) -> Tensor:
+    """[A <= count] positions of a batch [B, T] behind which there are as many tokens as a block drafts, ascending. They
+    depend on the batch alone, so that a resumed run draws what an uninterrupted one does."""
+    generator = torch.Generator().manual_seed(int(ids.sum()))
+    places = torch.randperm(ids.shape[1] - num_proposed - 1, generator=generator)[:count]
+    return 1 + places.sort().values.to(ids.device)
+
+
+def block_loss(head: BlockHeadModule, target: Target, ids: Tensor, num_anchors: int) -> Unrolled:
+    """ids: [B, T] int64."""
+    features = target.features(ids, head.shape.reads)
+    teacher = teacher_of(features.logits, head.draft_ids)
+    anchors = sample_anchors(ids, num_anchors, head.shape.num_proposed)
+    states = block_states(head, target, features, ids, anchors)
+    total, greedy, overlap = torch.zeros((), device=ids.device), [], []
+    for place in range(head.shape.num_proposed):
+        at = anchors + place
+        entry = head.entry(ids[:, at])
+        log_q = head.logits(states[:, :, place], entry).float().log_softmax(-1)
+        wanted = Teacher(teacher.probabilities[:, at], teacher.best[:, at])
+        loss = cross_entropy(log_q, wanted)
+        if (sure := head.confidence(states[:, :, place], entry)) is not None:
+            loss = loss + F.binary_cross_entropy_with_logits(sure, accepted_share(log_q, wanted))
+        total = total + STEP_WEIGHT**place * loss
+        seen = agreement(log_q, wanted)
+        greedy.append(seen.greedy)
+        overlap.append(seen.overlap)
+    return Unrolled(total, greedy, overlap)
+
+
+@torch.no_grad()
+def accepted_share(log_q: Tensor, wanted: Teacher) -> Tensor:
+    """[B, A]: 1 - the total variation between both distributions, which sampled drafts are accepted with."""
+    return torch.minimum(log_q.exp(), wanted.probabilities).sum(-1)
+
+
+def block_logits(
+    head: BlockHeadModule, target: Target, features: Features, ids: Tensor, num_steps: int
+) -> Iterator[Tensor]:
+    """Of every place up to num_steps <= P the logits [B, N, D], N = T - P - 1: those at [:, p] draft token
+    p + place + 2 of the text, by a block that begins with token p + 1; see `unrolled_logits`."""
+    anchors = 1 + torch.arange(ids.shape[1] - head.shape.num_proposed - 1, device=ids.device)
+    parts = []
+    for begin in range(0, len(anchors), ANCHORS_AT_ONCE):
+        made = block_states(head, target, features, ids, anchors[begin : begin + ANCHORS_AT_ONCE])
+        parts.append(made[:, :, :num_steps])
+    states = torch.cat(parts, 1)
+    for place in range(num_steps):
+        yield head.logits(states[:, :, place], head.entry(ids[:, anchors + place]))
