@@ -80,6 +80,12 @@ def test_the_measurement_fits_into_what_is_left(target_dir, tmp_path):
     assert final_windows(given, passed=0, step_seconds=0.1) == 64
 
 
+def test_a_block_head_is_measured_at_more_places_than_it_is_trained_at(target_dir, tmp_path):
+    given = options("dspark", target_dir, tmp_path, minutes=2.0, batch=4, length=512, anchors=128)
+    assert final_windows(given, passed=40, step_seconds=10) == 8
+    assert final_windows(given, passed=100, step_seconds=10) == 4
+
+
 def test_a_log_has_a_line_at_a_steady_interval_while_one_thing_runs():
     out = io.StringIO()
     with Report("eagle3", time.monotonic(), 9.0, out, interval=0.02) as report:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 
 import pytest
+import torch
 from training_cases import TEXT, write_target
 
 from specserve_eagle.cli import main
@@ -74,8 +75,30 @@ OPTIONS = {
     "threads": ("eagle", (*BUDGET, "--threads", "0"), "--threads must be at least 1"),
     "short windows": ("eagle", (*BUDGET, "--length", "6"), "--length must be between 7 "),
     "long windows": ("eagle", (*BUDGET, "--length", "4096"), "2048 (what the target supports)"),
-    "draft vocabulary of a whole head": ("mtp", (*BUDGET, "--draft-vocab", "9"), "belongs to --head eagle3"),
-    "layers of a head": ("eagle", (*BUDGET, "--layers", "2"), "belongs to --head standalone"),
+    "draft vocabulary of a whole head": ("mtp", (*BUDGET, "--draft-vocab", "9"), "belongs to --head eagle3, dspark"),
+    "draft vocabulary of a DFlash head": (
+        "dflash",
+        (*BUDGET, "--draft-vocab", "9"),
+        "belongs to --head eagle3, dspark",
+    ),
+    "layers of a head": ("eagle", (*BUDGET, "--layers", "2"), "belongs to --head standalone, dflash, dspark"),
+    "a block of a head that has none": ("mtp", (*BUDGET, "--block-size", "4"), "belongs to --head dflash, dspark"),
+    "a mask token of a head that has none": ("mtp", (*BUDGET, "--mask-token", "0"), "belongs to --head dflash, dspark"),
+    "a Markov head of DFlash": ("dflash", (*BUDGET, "--markov-rank", "4"), "belongs to --head dspark"),
+    "a block of one row": ("dflash", (*BUDGET, "--block-size", "1"), "--block-size must be between 2 and 64; got 1"),
+    "a large rank": (
+        "dspark",
+        (*BUDGET, "--markov-rank", "5000"),
+        "--markov-rank must be between 1 and 4096; got 5000",
+    ),
+    "no anchors": ("dspark", (*BUDGET, "--anchors", "0"), "--anchors must be at least 1"),
+    "a negative mask token": ("dspark", (*BUDGET, "--mask-token", "-1"), "--mask-token must be a token's number"),
+    "a mask token that is none": (
+        "dspark",
+        (*BUDGET, "--mask-token", "320"),
+        "a token of the target, 0 to 319; got 320",
+    ),
+    "windows as short as blocks": ("dflash", (*BUDGET, "--block-size", "24"), "--length must be between 25 (the draft"),
     "shallow target": ("eagle3", BUDGET, "at least 7 layers; the target has 2"),
     "heads that do not divide": ("standalone", (*BUDGET, "--hidden-size", "20"), "must be a multiple of 8"),
     "inner size": ("eagle", (*BUDGET, "--intermediate-size", "0"), "--intermediate-size must be at least 1"),
@@ -119,6 +142,18 @@ def test_held_out_text_is_named_by_its_own_option(inputs, capsys):
     assert "--eval-data has " in refused(capsys, args)
 
 
+def test_a_draft_vocabulary_of_a_block_head_is_no_larger_than_the_targets(inputs, capsys):
+    args = train_args(inputs, "dspark", *BUDGET, "--draft-vocab", "999")
+    assert "at most the target's vocabulary, 320" in refused(capsys, args)
+
+
+def test_text_that_uses_every_token_leaves_none_for_a_mask(inputs, capsys, monkeypatch):
+    monkeypatch.setattr("specserve_eagle.training.run.token_stream", lambda *_: torch.arange(320).repeat(2))
+    assert "uses all 320 tokens" in refused(capsys, train_args(inputs, "dspark", *BUDGET))
+    assert main(train_args(inputs, "dspark", *BUDGET, "--mask-token", "7", "--block-size", "3", out="named")) == 0
+    assert "token 7 stands for" in capsys.readouterr().err
+
+
 RESUMED = {
     "another head": ("mtp", (), {}, "begun with --head eagle; got mtp"),
     "another size": ("eagle", ("--intermediate-size", "40"), {}, "begun with --intermediate-size 48; got 40"),
@@ -130,6 +165,34 @@ RESUMED = {
 def test_options_that_shape_the_head_may_not_change_on_resumption(inputs, capsys, head, more, places, message):
     args = train_args(inputs, head, *BUDGET, "--resume", *more, out="head", **places)
     assert message in refused(capsys, args)
+
+
+RESUMED_BLOCKS = {
+    "another kind": ("dflash", (), "begun with --head dspark; got dflash"),
+    "another block": ("dspark", ("--block-size", "5"), "begun with --block-size 4; got 5"),
+    "another rank": ("dspark", ("--markov-rank", "9"), "begun with --markov-rank 8; got 9"),
+    "another number of layers": ("dspark", ("--layers", "1"), "begun with --layers 2; got 1"),
+    "another mask token": ("dspark", ("--mask-token", "1"), "begun with --mask-token None; got 1"),
+    "another draft vocabulary": ("dspark", ("--draft-vocab", "9"), "begun with --draft-vocab None; got 9"),
+}
+
+
+@pytest.mark.parametrize(("head", "more", "message"), RESUMED_BLOCKS.values(), ids=RESUMED_BLOCKS)
+def test_options_that_shape_a_block_head_may_not_change_on_resumption(inputs, capsys, head, more, message):
+    sizes = ("--block-size", "4", *(("--markov-rank", "8") if head == "dspark" else ()))
+    if not (inputs / "block").exists():
+        assert main(train_args(inputs, "dspark", *BUDGET, "--block-size", "4", "--markov-rank", "8", out="block")) == 0
+    args = train_args(inputs, head, *BUDGET, "--resume", *sizes, *more, out="block")
+    assert message in refused(capsys, args)
+
+
+def test_a_block_is_measured_up_to_its_length(inputs, capsys):
+    assert main(train_args(inputs, "dspark", *BUDGET, "--block-size", "4", "--markov-rank", "8", out="short")) == 0
+    assert "4 tokens" in capsys.readouterr().out
+    message = refused(capsys, eval_args(inputs, "--steps", "5", head="short"))
+    assert "--steps must be at most 4, the draft tokens of the head's block; got 5" in message
+    assert "--length must be between 6" in refused(capsys, eval_args(inputs, "--length", "5", head="short"))
+    assert main(eval_args(inputs, "--steps", "4", head="short")) == 0
 
 
 def test_a_run_goes_on_where_it_ended(inputs, capsys):

@@ -95,7 +95,7 @@ def train(options: TrainOptions) -> Acceptance:
             trainer.resume()
         if isinstance(module, BlockHeadModule):
             report.stage(f"token {int(module.mask_token)} stands for the tokens of a block that are not known yet")
-        rest = FINAL_WINDOWS / options.batch  # measuring a window takes no longer than training on it
+        rest = FINAL_WINDOWS / options.batch * measuring_share(options)
         budget = Budget(max_steps=options.max_steps, minutes=options.minutes, steps_after=rest)
         with stopped_by_interrupt(trainer):
             progress = trainer.run(windows, budget, began)
@@ -112,8 +112,16 @@ def final_windows(options: TrainOptions, passed: float, step_seconds: float) -> 
     """How many fit into what is left of the minutes: one batch at least."""
     if options.minutes is None or not step_seconds:
         return FINAL_WINDOWS
-    batches = int((60 * options.minutes - passed) / step_seconds)
+    batches = int((60 * options.minutes - passed) / (step_seconds * measuring_share(options)))
     return max(min(FINAL_WINDOWS, batches * options.batch), options.batch)
+
+
+def measuring_share(options: TrainOptions) -> float:
+    """How many times as long it takes to measure a window as to train on it, at most: a block head is measured at
+    every position, and trained at some."""
+    if options.head not in BLOCK_HEADS:
+        return 1.0
+    return max(1.0, options.length / (options.anchors or DEFAULT_ANCHORS))
 
 
 def read_split(options: TrainOptions, tokenizer: HfTokenizer, vocab_size: int, report: Report) -> Split:
