@@ -13,7 +13,14 @@ from toy_block_heads import BLOCK, MASK, RANK, READS, Reference
 from toy_heads import D, H, V
 from trained_blocks import LENGTH, block_options, texts, train_blocks
 
-from specserve_eagle.training.block_heads import block_reads, block_states
+from specserve_eagle.training.block_heads import (
+    FIRST_ATTENTION,
+    FIRST_LOGITS,
+    FIRST_MLP,
+    block_reads,
+    block_states,
+)
+from specserve_eagle.training.block_modules import principal_components
 from specserve_eagle.training.blocks import accepted_share, block_logits, block_loss, sample_anchors
 from specserve_eagle.training.evaluate import Sampling, accepted_by_step, teacher_forced
 from specserve_eagle.training.reopen import reopen
@@ -218,11 +225,22 @@ def test_a_head_begins_as_the_targets_last_layers(target):
     for mine, theirs in zip(head.layers, target.model.layers, strict=True):
         for name, rows in theirs.qkv_proj.parts.items():
             assert torch.equal(getattr(mine.self_attn, name).weight, theirs.qkv_proj.weight[rows])
-        assert torch.equal(mine.mlp.down_proj.weight, theirs.mlp.down_proj.weight)
+        assert torch.equal(mine.mlp.down_proj.weight, theirs.mlp.down_proj.weight * FIRST_MLP)
+        assert torch.equal(mine.self_attn.o_proj.weight, theirs.o_proj.weight * FIRST_ATTENTION)
         assert torch.equal(mine.input_layernorm.weight, theirs.input_norm)
-    assert torch.equal(head.norm.weight, target.model.final_norm)
+    assert torch.equal(head.norm.weight, target.model.final_norm * FIRST_LOGITS)
     assert torch.equal(head.lm_head.weight, target.model.lm_head.weight[head.draft_ids])
     assert not head.markov_head.markov_w2.weight.any()
+
+
+def test_a_markov_head_begins_with_what_tokens_differ_by_in_the_targets_embedding():
+    rows = torch.randn(500, 3, generator=torch.Generator().manual_seed(0)) * torch.tensor([5.0, 0.1, 2.0]) + 7
+    found = principal_components(rows, 2)
+    assert found.std() == pytest.approx(1.0)
+    for mine, theirs in zip(found.T, (rows[:, 0], rows[:, 2]), strict=True):
+        assert abs(float(torch.corrcoef(torch.stack((mine, theirs)))[0, 1])) > 0.99
+    assert found[:, 0].std() > found[:, 1].std()
+    assert principal_components(rows, 5).shape == (500, 5)
 
 
 def test_a_head_reads_early_middle_and_late_states():

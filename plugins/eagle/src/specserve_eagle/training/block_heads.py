@@ -26,6 +26,11 @@ if TYPE_CHECKING:
     from specserve_eagle.training.target import Features, Target
 
 
+FIRST_LOGITS, FIRST_ATTENTION, FIRST_MLP = 0.5, 0.3, 0.1
+"""What a new head's logits and its layers' outputs are multiplied by: a head of the demo model comes as far in 20 steps
+as in 60 without it."""
+
+
 class BlockShape(NamedTuple):
     """The numbers of a block head."""
 
@@ -89,17 +94,19 @@ class BlockHeadModule(nn.Module):
         self.lm_head = None if draft_ids is None else nn.Linear(layer.hidden_size, vocab_size, bias=False)
         self.target_head = FrozenHead(target.model)
         rank = shape.markov_rank
-        self.markov_head = MarkovTables(config.vocab_size, vocab_size, rank) if rank else None
+        self.markov_head = MarkovTables(target.model.embedding, vocab_size, rank) if rank else None
         inputs = layer.hidden_size + (rank if shape.confidence == "hidden and token" else 0)
         self.confidence_head = None if shape.confidence == "nothing" else Confidence(inputs)
         self.begin_as(target.model)
 
     @torch.no_grad()
     def begin_as(self, model: DecoderModel) -> None:
-        """The target's last layers, which read its last hidden state of those that are read."""
+        """The target's last layers, which read its last hidden state of those that are read. They add little at first:
+        they are given an embedding, which is far from what they read in the target."""
         pass_through(self.fc, self.fc.in_features - model.hidden_size)
         copy_norm(self.hidden_norm, model.layers[-1].input_norm)
         copy_norm(self.norm, model.final_norm)
+        self.norm.weight.mul_(FIRST_LOGITS)
         for index, layer in enumerate(self.layers, max(0, model.num_layers - len(self.layers))):
             assert isinstance(layer, BlockLayer)
             begin_block_layer(layer, model.layers[min(index, model.num_layers - 1)])
@@ -143,6 +150,8 @@ def begin_block_layer(layer: BlockLayer, begin: DecoderLayer) -> None:
     for mine, theirs in ((attention.q_norm, begin.q_norm), (attention.k_norm, begin.k_norm)):
         if theirs is not None:
             copy_if_equal(mine.weight, theirs)
+    attention.o_proj.weight.mul_(FIRST_ATTENTION)
+    layer.mlp.down_proj.weight.mul_(FIRST_MLP)
 
 
 def block_states(head: BlockHeadModule, target: Target, features: Features, ids: Tensor, anchors: Tensor) -> Tensor:
