@@ -11,7 +11,9 @@ from training_cases import KINDS, LAYERS, VOCAB, make_head, stream, write_target
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from specserve.models.read_config import read_config
+from specserve_eagle.block.config import read_block_config
 from specserve_eagle.checkpoints import draft_ids, kind_of, open_head, read_head_config
+from specserve_eagle.training.block_heads import BlockShape
 from specserve_eagle.training.evaluate import step_logits
 from specserve_eagle.training.export import export
 from specserve_eagle.training.reopen import reopen
@@ -92,6 +94,20 @@ def test_a_written_head_is_opened_with_the_numbers_it_was_made_with(tmp_path, ki
     checkpoint = open_head(tmp_path / "head", config)
     ids = draft_ids(checkpoint, config)
     assert ids is None if head.draft_ids is None else ids.tolist() == head.draft_ids.tolist()
+
+
+@pytest.mark.parametrize("kind", ["dflash", "dspark"])
+@pytest.mark.parametrize("rotation", ROTATIONS.values(), ids=ROTATIONS)
+def test_a_written_block_head_is_opened_with_the_numbers_it_was_made_with(tmp_path, kind, rotation):
+    path = write_target(tmp_path / "target", **rotation)
+    head = make_head(kind, target := Target.load(path, "cpu"), intermediate_size=40)
+    (tmp_path / "head").mkdir()
+    export(head, path, tmp_path / "head")
+    config = read_block_config(tmp_path / "head", target.config)
+    assert kind_of(tmp_path / "head") == "block"
+    assert BlockShape.of(config) == head.shape
+    assert (config.layers.rope, config.layers.rotary_dim) == (target.config.rope, target.config.rotary_dim)
+    assert config.mask_token == int(head.mask_token)
 
 
 @pytest.mark.parametrize("kind", KINDS)
