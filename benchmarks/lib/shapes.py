@@ -29,6 +29,19 @@ SMALL: dict[str, Any] = {  # 8 layers, 107 million parameters, 213 MB in bfloat1
     "rope_theta": 1e6,
     "tie_word_embeddings": True,
 }
+WIDE_HEADS: dict[str, Any] = {
+    "vocab_size": 32768,
+    "hidden_size": 1024,
+    "intermediate_size": 3584,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 2,
+    "head_dim": 256,
+    "max_position_embeddings": 4096,
+    "rms_norm_eps": 1e-6,
+    "rope_theta": 1e7,
+    "tie_word_embeddings": True,
+}
 SHAPES: dict[str, dict[str, Any]] = {
     SMALL_LLAMA: {**SMALL, "architecture": "llama"},
     SMALL_GRANITE: {**SMALL, "architecture": "granite"},
@@ -79,14 +92,8 @@ SHAPES: dict[str, dict[str, Any]] = {
     },
     # of Qwen3.5-0.8B with fewer words: 24 layers, 18 of which are gated delta nets, 532 million parameters
     DELTA_NETS: {
+        **WIDE_HEADS,
         "architecture": "qwen3_5_text",
-        "vocab_size": 32768,
-        "hidden_size": 1024,
-        "intermediate_size": 3584,
-        "num_hidden_layers": 24,
-        "num_attention_heads": 8,
-        "num_key_value_heads": 2,
-        "head_dim": 256,
         "full_attention_interval": 4,
         "linear_num_key_heads": 16,
         "linear_num_value_heads": 16,
@@ -94,25 +101,8 @@ SHAPES: dict[str, dict[str, Any]] = {
         "linear_value_head_dim": 128,
         "linear_conv_kernel_dim": 4,
         "partial_rotary_factor": 0.25,
-        "max_position_embeddings": 4096,
-        "rms_norm_eps": 1e-6,
-        "rope_theta": 1e7,
-        "tie_word_embeddings": True,
     },
-    ATTENTION[DELTA_NETS]: {
-        "architecture": "qwen3",
-        "vocab_size": 32768,
-        "hidden_size": 1024,
-        "intermediate_size": 3584,
-        "num_hidden_layers": 24,
-        "num_attention_heads": 8,
-        "num_key_value_heads": 2,
-        "head_dim": 256,
-        "max_position_embeddings": 4096,
-        "rms_norm_eps": 1e-6,
-        "rope_theta": 1e7,
-        "tie_word_embeddings": True,
-    },
+    ATTENTION[DELTA_NETS]: {**WIDE_HEADS, "architecture": "qwen3"},
     # of Qwen3-30B-A3B, made smaller: 16 layers, 1.0 billion parameters, of which a token reads 0.22 billion
     EXPERTS: {
         "architecture": "qwen3_moe",

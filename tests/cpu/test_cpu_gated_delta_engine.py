@@ -6,19 +6,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from fused_checks import (
+    assert_adapters_have_the_bits_of_the_pieces,
+    assert_draft_trees_are_lossless,
+    assert_the_bits_of_the_pieces,
+    options,
+)
 from native_cases import WITHOUT_VNNI, machine
-from test_cpu_adapters import engine_with_adapters, requests_with_adapters
-from test_cpu_fused import in_pieces, passes, same_decisions
+from test_cpu_fused import same_decisions
 from test_cpu_gated_delta_net import core_mixer
-from test_cpu_int8_engine import noisy
-from test_cpu_short_conv_engine import options
 
 from covering import covering
 from specserve.models.gated_delta_net import GatedDeltaNetConfig
-from specserve.models.tiled import TiledPass
 from specserve_cpu.fused import FusedPass, SplitPass
 from specserve_cpu.gated_delta_net import DeltaCalls, NativeDeltaNet
-from specserve_workbench.testing.engines import accepted, assert_lossless, make_engine, run, run_requests
+from specserve_workbench.testing.engines import make_engine, run
 from specserve_workbench.testing.requests import varied_requests
 from specserve_workbench.testing.toy import write_checkpoint
 
@@ -52,17 +54,12 @@ def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model=MODELS, isa=WITHOUT_VNNI, dtype=["float32", "bfloat16"], indirect=["model"],
 )  # fmt: skip
 def test_fused_layers_with_gated_delta_nets_have_the_bits_of_the_pieces(model: Path, isa: str, dtype: str) -> None:
-    requests = varied_requests(4)
-    fused, other = (make_engine(model, **options(isa, dtype=dtype, threads=n)) for n in (2, 1))
-    assert isinstance(passes(fused), FusedPass)
-    assert same_decisions(run_requests(fused.engine, requests), run_requests(in_pieces(other.engine), requests))
+    both = (options(isa, dtype=dtype, threads=n) for n in (2, 1))
+    assert_the_bits_of_the_pieces(model, FusedPass, 4, *both)
 
 
 def test_gated_delta_nets_beside_another_backend_have_the_bits_of_their_pieces(qwen: Path) -> None:
-    requests = varied_requests(4)
-    split, other = (make_engine(qwen, **options(dtype="bfloat16", attention="sdpa")) for _ in range(2))
-    assert isinstance(passes(split), SplitPass)
-    assert same_decisions(run_requests(split.engine, requests), run_requests(in_pieces(other.engine), requests))
+    assert_the_bits_of_the_pieces(qwen, SplitPass, 4, options(dtype="bfloat16", attention="sdpa"))
 
 
 @pytest.mark.parametrize(
@@ -70,28 +67,17 @@ def test_gated_delta_nets_beside_another_backend_have_the_bits_of_their_pieces(q
     [("float32", {}), ("bfloat16", {}), ("bfloat16", {"weights": "int8"}), ("float32", {"kv": "int8"})],
 )
 def test_draft_trees_over_fused_states_are_lossless(qwen: Path, dtype: str, cpu: dict[str, str]) -> None:
-    served = assert_lossless(qwen, varied_requests(4), noisy, **options(dtype=dtype, threads=2, cpu=cpu))
-    right, drafted = accepted(served)
-    assert 0.2 * drafted < right < drafted
+    assert_draft_trees_are_lossless(qwen, 4, dtype=dtype, threads=2, cpu=cpu)
 
 
 @pytest.mark.parametrize("weights", ["int8", "int4"])
 def test_nets_with_weights_of_few_bits_have_the_bits_of_their_pieces(qwen: Path, weights: str) -> None:
-    requests = varied_requests(3)
-    fused, other = (make_engine(qwen, **options(dtype="bfloat16", cpu={"weights": weights})) for _ in range(2))
-    assert isinstance(passes(fused), FusedPass)
-    assert same_decisions(run_requests(fused.engine, requests), run_requests(in_pieces(other.engine), requests))
+    assert_the_bits_of_the_pieces(qwen, FusedPass, 3, options(dtype="bfloat16", cpu={"weights": weights}))
 
 
 @pytest.mark.parametrize("attention", ["auto", "sdpa"])
 def test_adapters_of_a_net_s_maps_have_the_bits_of_the_pieces(qwen: Path, attention: str) -> None:
-    fused, pieces, plain = (engine_with_adapters(qwen, dtype="bfloat16", attention=attention) for _ in range(3))
-    assert isinstance(fused.runner.passes, FusedPass if attention == "auto" else SplitPass)
-    pieces.runner.passes = TiledPass(pieces.runner.model, pieces.runner.attention, None)
-    requests = requests_with_adapters("a", "", "b")
-    adapted = run_requests(fused, requests).decided()
-    assert adapted == run_requests(pieces, requests).decided()
-    assert adapted != run_requests(plain, requests_with_adapters("", "", "")).decided()
+    assert_adapters_have_the_bits_of_the_pieces(qwen, attention, "bfloat16")
 
 
 def test_chunks_threads_and_neighbours_do_not_change_the_bits_of_fused_nets(qwen: Path) -> None:

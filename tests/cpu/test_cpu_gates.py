@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from fused_checks import (
+    assert_adapters_have_the_bits_of_the_pieces,
+    assert_draft_trees_are_lossless,
+    assert_the_bits_of_the_pieces,
+    options,
+)
 from native_cases import SETS, U_SUM, U, assert_near, each_dtype, each_set, make_unusual, randn, same_bits
-from test_cpu_adapters import engine_with_adapters, requests_with_adapters
-from test_cpu_fused import in_pieces, passes, same_decisions
-from test_cpu_int8_engine import noisy
 from test_cpu_rowwise import kernels
-from test_cpu_short_conv_engine import options
 
 from covering import covering
-from specserve.models.tiled import TiledPass
 from specserve_cpu.fused import FusedPass, SplitPass
-from specserve_workbench.testing.engines import accepted, assert_lossless, make_engine, run_requests
-from specserve_workbench.testing.requests import varied_requests
 from specserve_workbench.testing.toy import write_checkpoint
 
 if TYPE_CHECKING:
@@ -78,44 +77,28 @@ def test_a_gated_row_has_its_bits_among_any_others(isa: str, dtype: torch.dtype)
     model=MODELS, isa=[s for s in SETS if "vnni" not in s], dtype=["float32", "bfloat16"], indirect=["model"],
 )  # fmt: skip
 def test_fused_layers_with_gates_have_the_bits_of_the_pieces(model: Path, isa: str, dtype: str) -> None:
-    requests = varied_requests(4)
-    fused, other = (make_engine(model, **options(isa, dtype=dtype, threads=n)) for n in (2, 1))
-    assert isinstance(passes(fused), FusedPass)
-    assert same_decisions(run_requests(fused.engine, requests), run_requests(in_pieces(other.engine), requests))
+    both = (options(isa, dtype=dtype, threads=n) for n in (2, 1))
+    assert_the_bits_of_the_pieces(model, FusedPass, 4, *both)
 
 
 @each_model
 def test_gated_layers_around_another_backend_have_the_bits_of_their_pieces(model: Path) -> None:
-    requests = varied_requests(3)
-    split, other = (make_engine(model, **options(dtype="bfloat16", attention="sdpa")) for _ in range(2))
-    assert isinstance(passes(split), SplitPass)
-    assert same_decisions(run_requests(split.engine, requests), run_requests(in_pieces(other.engine), requests))
+    assert_the_bits_of_the_pieces(model, SplitPass, 3, options(dtype="bfloat16", attention="sdpa"))
 
 
 @pytest.mark.parametrize(("model", "weights"), [("of numbers", "int4"), ("of heads", "int8-g64")], indirect=["model"])
 def test_gated_layers_of_few_bits_have_the_bits_of_their_pieces(model: Path, weights: str) -> None:
-    requests = varied_requests(3)
-    fused, other = (make_engine(model, **options(dtype="bfloat16", cpu={"weights": weights})) for _ in range(2))
-    assert isinstance(passes(fused), FusedPass)
-    assert same_decisions(run_requests(fused.engine, requests), run_requests(in_pieces(other.engine), requests))
+    assert_the_bits_of_the_pieces(model, FusedPass, 3, options(dtype="bfloat16", cpu={"weights": weights}))
 
 
 @pytest.mark.parametrize(
     ("model", "dtype"), [("of numbers", "bfloat16"), ("of heads, norms before", "float32")], indirect=["model"]
 )
 def test_draft_trees_of_gated_models_are_lossless(model: Path, dtype: str) -> None:
-    served = assert_lossless(model, varied_requests(4), noisy, **options(dtype=dtype))
-    right, drafted = accepted(served)
-    assert 0.2 * drafted < right < drafted
+    assert_draft_trees_are_lossless(model, 4, dtype=dtype)
 
 
 @a_model_of_each
 @pytest.mark.parametrize("attention", ["auto", "sdpa"])
 def test_adapters_of_gated_layers_have_the_bits_of_the_pieces(model: Path, attention: str) -> None:
-    fused, pieces, plain = (engine_with_adapters(model, dtype="bfloat16", attention=attention) for _ in range(3))
-    assert isinstance(fused.runner.passes, FusedPass if attention == "auto" else SplitPass)
-    pieces.runner.passes = TiledPass(pieces.runner.model, pieces.runner.attention, None)
-    requests = requests_with_adapters("a", "", "b")
-    adapted = run_requests(fused, requests).decided()
-    assert adapted == run_requests(pieces, requests).decided()
-    assert adapted != run_requests(plain, requests_with_adapters("", "", "")).decided()
+    assert_adapters_have_the_bits_of_the_pieces(model, attention, "bfloat16")

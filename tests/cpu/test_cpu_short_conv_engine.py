@@ -6,15 +6,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from native_cases import SETS, each_dtype, each_set
-from test_cpu_adapters import engine_with_adapters, requests_with_adapters
-from test_cpu_fused import in_pieces, passes, same_decisions
-from test_cpu_int8_engine import noisy
+from fused_checks import (
+    assert_adapters_have_the_bits_of_the_pieces,
+    assert_draft_trees_are_lossless,
+    assert_the_bits_of_the_pieces,
+    options,
+)
+from native_cases import each_dtype, each_set
+from test_cpu_fused import same_decisions
 
 from specserve.models.short_conv import ShortConv
-from specserve.models.tiled import TiledPass
 from specserve_cpu.fused import FusedPass, SplitPass
-from specserve_workbench.testing.engines import accepted, assert_lossless, make_engine, run, run_requests
+from specserve_workbench.testing.engines import make_engine, run, run_requests
 from specserve_workbench.testing.requests import varied_requests
 from specserve_workbench.testing.toy import write_checkpoint
 
@@ -42,11 +45,6 @@ def lfm2(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_checkpoint(tmp_path_factory.mktemp("lfm2"), architecture="lfm2")
 
 
-def options(isa: str = SETS[0], **more: Any) -> dict[str, Any]:
-    cpu = {"instruction_set": isa} | more.pop("cpu", {})
-    return {"plugins": ("cpu",), "plugin_options": {"cpu": cpu}, **more}
-
-
 def name_of(dtype: torch.dtype) -> str:
     return str(dtype).partition(".")[2]
 
@@ -54,50 +52,31 @@ def name_of(dtype: torch.dtype) -> str:
 @each_set
 @each_dtype
 def test_fused_layers_have_the_bits_of_the_pieces(model: Path, isa: str, dtype: torch.dtype) -> None:
-    requests = varied_requests(6)
-    fused, other = (make_engine(model, **options(isa, dtype=name_of(dtype), threads=n)) for n in (2, 1))
-    assert isinstance(passes(fused), FusedPass)
-    pieces = in_pieces(other.engine)
-    assert same_decisions(run_requests(fused.engine, requests), run_requests(pieces, requests))
+    both = (options(isa, dtype=name_of(dtype), threads=n) for n in (2, 1))
+    assert_the_bits_of_the_pieces(model, FusedPass, 6, *both)
 
 
 @each_dtype
 def test_layers_around_another_backend_have_the_bits_of_their_pieces(model: Path, dtype: torch.dtype) -> None:
-    requests = varied_requests(4)
-    split, other = (make_engine(model, **options(dtype=name_of(dtype), attention="sdpa")) for _ in range(2))
-    assert isinstance(passes(split), SplitPass)
-    pieces = in_pieces(other.engine)
-    assert same_decisions(run_requests(split.engine, requests), run_requests(pieces, requests))
+    assert_the_bits_of_the_pieces(model, SplitPass, 4, options(dtype=name_of(dtype), attention="sdpa"))
 
 
 @each_dtype
 @pytest.mark.parametrize("kind", ["plain", "int8", "int4", "kv int8"])
 def test_draft_trees_are_lossless(lfm2: Path, dtype: torch.dtype, kind: str) -> None:
     cpu = {"plain": {}, "int8": {"weights": "int8"}, "int4": {"weights": "int4"}, "kv int8": {"kv": "int8"}}[kind]
-    served = assert_lossless(lfm2, varied_requests(6), noisy, **options(dtype=name_of(dtype), cpu=cpu))
-    right, drafted = accepted(served)
-    assert 0.2 * drafted < right < drafted
+    assert_draft_trees_are_lossless(lfm2, 6, dtype=name_of(dtype), cpu=cpu)
 
 
 @pytest.mark.parametrize("weights", ["int8", "int8-g64", "int4"])
 def test_weights_of_few_bits_have_the_bits_of_their_pieces(lfm2: Path, weights: str) -> None:
-    requests = varied_requests(4)
-    fused, other = (make_engine(lfm2, **options(dtype="bfloat16", cpu={"weights": weights})) for _ in range(2))
-    assert isinstance(passes(fused), FusedPass)
-    assert same_decisions(run_requests(fused.engine, requests), run_requests(in_pieces(other.engine), requests))
+    assert_the_bits_of_the_pieces(lfm2, FusedPass, 4, options(dtype="bfloat16", cpu={"weights": weights}))
 
 
 @each_dtype
 @pytest.mark.parametrize("attention", ["auto", "sdpa"])
 def test_adapters_of_both_maps_have_the_bits_of_the_pieces(lfm2: Path, dtype: torch.dtype, attention: str) -> None:
-    more = {"dtype": name_of(dtype), "attention": attention}
-    fused, pieces, plain = (engine_with_adapters(lfm2, **more) for _ in range(3))
-    assert isinstance(fused.runner.passes, FusedPass if attention == "auto" else SplitPass)
-    pieces.runner.passes = TiledPass(pieces.runner.model, pieces.runner.attention, None)
-    requests = requests_with_adapters("a", "", "b")
-    adapted = run_requests(fused, requests).decided()
-    assert adapted == run_requests(pieces, requests).decided()
-    assert adapted != run_requests(plain, requests_with_adapters("", "", "")).decided()
+    assert_adapters_have_the_bits_of_the_pieces(lfm2, attention, name_of(dtype))
 
 
 @each_dtype

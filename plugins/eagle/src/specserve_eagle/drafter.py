@@ -10,11 +10,12 @@ import time
 from itertools import count
 from typing import TYPE_CHECKING
 
-from specserve.api import Drafter, DrafterNeeds, ScoredRow
+from specserve.api import DrafterNeeds, ScoredRow
 from specserve.api.batch import to_device
 from specserve.api.models import inference
 from specserve_draft_models import DraftModelRuntime
 from specserve_eagle.depth import AutoDepth, Depth, FixedDepth
+from specserve_eagle.draft_model_drafter import DraftModelDrafter
 from specserve_eagle.growing import Growing, GrowingChain, GrowingTree
 from specserve_eagle.options import AUTO
 
@@ -24,16 +25,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve.api import Draft, DraftPass, DraftResources, DraftToken, ForwardOutput, Verdict
-    from specserve.api.batch import Request, ScheduledBatch
+    from specserve.api.batch import ScheduledBatch
     from specserve_draft_models import Feed
     from specserve_eagle.draft_model import DraftModel
     from specserve_eagle.options import EagleOptions
 
 
-class EagleDrafter(Drafter):
+class EagleDrafter(DraftModelDrafter):
     """All requests of a step share its passes."""
-
-    name = "eagle"
 
     def __init__(self, model: DraftModel, options: EagleOptions) -> None:
         self.model = model
@@ -41,9 +40,8 @@ class EagleDrafter(Drafter):
         self.steps, self.topk, self.max_nodes = options.max_steps, options.topk, options.max_nodes
         self.is_auto = options.steps == AUTO
         self.needs = DrafterNeeds(hidden_layers=model.hidden_layers, layers=model.layers)
-        self.runtime: DraftModelRuntime | None = None
         self.passes: DraftPass | None = None
-        """Both are set by `connect`, which start-up calls before any request."""
+        """Set by `connect`."""
         self.pass_seconds = 0.0
         """What each pass after the first took when it was asked last; 0 where there was none."""
 
@@ -53,14 +51,6 @@ class EagleDrafter(Drafter):
         is_planned = resources.depth_is_planned and self.topk == 1
         if self.is_auto and not is_planned and resources.costs is not None:
             self.depth = AutoDepth(resources.costs)
-
-    def start(self, request: Request) -> None:
-        assert self.runtime is not None
-        self.runtime.start(request)
-
-    def stop(self, request: Request) -> None:
-        assert self.runtime is not None
-        self.runtime.stop(request)
 
     def propose(
         self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]

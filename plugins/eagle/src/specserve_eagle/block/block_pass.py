@@ -7,6 +7,7 @@ Letters: R rows, H the head's hidden size, W numbers of the target's hidden stat
 from __future__ import annotations
 
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -88,7 +89,7 @@ class BlockPass(DraftPass):
     ) -> list[list[DraftToken]]:
         """logits: [n, D], counts[i] rows of each request; states: [n, H] of the same rows, for the confidence head."""
         chains: list[list[DraftToken]] = [[] for _ in requests]
-        firsts = [sum(counts[:i]) for i in range(len(counts))]
+        firsts = list(accumulate(counts, initial=0))
         going = [i for i, count in enumerate(counts) if count]
         for depth in range(max(counts, default=0)):
             going = [i for i in going if depth < counts[i] and len(chains[i]) == depth]
@@ -119,7 +120,7 @@ class BlockPass(DraftPass):
         """[n]: each row's; None where the head states none."""
         if states is None or self.head.confidence is None:
             return None
-        with_token = self.head.config.confidence == "hidden and token" and entry is not None
+        with_token = self.head.config.confidence == "hidden and token"
         inputs = torch.cat((states, entry), 1) if with_token and entry is not None else states
         found: list[float] = self.in_tiles(self.head.confidence, inputs)[:, 0].float().sigmoid().tolist()
         return found

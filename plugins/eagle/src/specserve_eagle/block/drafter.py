@@ -4,31 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.api import Draft, Drafter, DrafterNeeds
+from specserve.api import Draft, DrafterNeeds
 from specserve.api.models import inference
 from specserve_draft_models import DraftModelRuntime, DraftRows
 from specserve_eagle.block.block_pass import BlockPass
+from specserve_eagle.draft_model_drafter import DraftModelDrafter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from specserve.api import DraftGraphs, DraftResources, DraftToken, ForwardOutput, Verdict
-    from specserve.api.batch import Request, ScheduledBatch
+    from specserve.api.batch import ScheduledBatch
     from specserve_draft_models import FedSequence, Feed
     from specserve_eagle.block.load import BlockModel
 
 
-class BlockDrafter(Drafter):
+class BlockDrafter(DraftModelDrafter):
     """`most`: draft tokens of a request at most."""
-
-    name = "eagle"
 
     def __init__(self, model: BlockModel, most: int) -> None:
         self.model, self.config, self.most = model, model.head.config, min(most, model.head.config.num_proposed)
         self.needs = DrafterNeeds(hidden_layers=self.config.hidden_layers, layers=model.layers)
-        self.runtime: DraftModelRuntime | None = None
         self.passes: BlockPass | None = None
-        """Both are set by `connect`, which start-up calls before any request."""
+        """Set by `connect`."""
         self.graphs: DraftGraphs | None = None
         """Counts passes, where passes are recorded."""
 
@@ -36,14 +34,6 @@ class BlockDrafter(Drafter):
         self.runtime = DraftModelRuntime(self.model.layers, resources)
         self.passes = BlockPass(self.model.head, resources.attention)
         self.runtime.passes, self.graphs = self.passes, resources.graphs
-
-    def start(self, request: Request) -> None:
-        assert self.runtime is not None
-        self.runtime.start(request)
-
-    def stop(self, request: Request) -> None:
-        assert self.runtime is not None
-        self.runtime.stop(request)
 
     def propose(
         self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
