@@ -7,6 +7,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import pytest
 from fake_engine import FakeEngine
@@ -17,6 +18,7 @@ from specserve.protocols import Metric, ResolvedModel
 from specserve.text.tokenizer import HfTokenizer
 from specserve.types import GenerateRequest
 from specserve_server.config import ServerConfig
+from specserve_server.engine_process import frames
 from specserve_server.engine_process.sent_errors import EngineProcessError
 
 if TYPE_CHECKING:
@@ -61,6 +63,25 @@ async def test_models_that_many_threads_look_up_at_once_are_each_released_once(e
                 await asyncio.sleep(0.001)
         await routes.close()
     assert sorted(released) == sorted(names)
+
+
+async def test_a_model_is_released_before_whatever_the_event_loop_does_next(engine: FakeEngine) -> None:
+    """The client has its answer next, and may ask another process to unload the model."""
+    released: list[str] = []
+    engine.plugins.answers["resolve_model"] = lambda name: ResolvedModel(
+        name, None, f"{name}@1", lambda: released.append(name)
+    )
+    async with over_a_socket(engine, ServerConfig()) as (client, routes, _):
+        found = (await asyncio.to_thread(client.resolve_model, "m")).model
+        assert found is not None
+        assert found.release is not None
+        with patch.object(client.channel, "send", wraps=client.channel.send) as send:
+            found.release()
+            assert [type(call.args[0]) for call in send.call_args_list] == [frames.Release]
+        async with asyncio.timeout(60):
+            while not released:
+                await asyncio.sleep(0.001)
+        await routes.close()
 
 
 async def test_a_dead_engine_still_answers_calls_and_generates_nothing(engine: FakeEngine) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -53,7 +54,7 @@ class RemoteEngine:
         self.tokenizer, self.template = tokenizer, template
         self.model_name, self.created, self.limits = loaded.model_name, loaded.created, loaded.limits
         self.status: Status = "ready"
-        self.loop = asyncio.get_running_loop()
+        self.loop, self.thread = asyncio.get_running_loop(), threading.get_ident()
         self.death: asyncio.Future[BaseException] = self.loop.create_future()
         self.mailboxes: dict[int, Mailbox] = {}
         """By stream."""
@@ -161,8 +162,13 @@ class RemoteEngine:
         action()
 
     def release(self, pin: int) -> None:
-        """In any thread."""
-        self.loop.call_soon_threadsafe(self.channel.send, frames.Release(pin))
+        """In any thread. In the event loop's it is sent at once, before the answer to who asked for the model: that
+        client may ask another server process to unload it next."""
+        frame = frames.Release(pin)
+        if threading.get_ident() == self.thread:
+            self.channel.send(frame)
+        else:
+            self.loop.call_soon_threadsafe(self.channel.send, frame)
 
     async def sync(self) -> None:
         """Wait until the engine's process has done what was sent before: streams are aborted, models released."""
