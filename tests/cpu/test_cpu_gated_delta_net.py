@@ -51,7 +51,8 @@ def rows_for(mixer: RecurrentMixer, count: int, dtype: torch.dtype, seed: int = 
 
 
 def memory(mixer: RecurrentMixer, dtype: torch.dtype) -> LayerStates:
-    return LayerStates(torch.zeros(7, mixer.state_size), torch.zeros(6, 8, mixer.trail_width, dtype=dtype))
+    trails = torch.zeros(6, 8, mixer.trail_width, dtype=dtype)
+    return LayerStates(torch.zeros(7, mixer.state_size), trails, torch.zeros(6, 8, mixer.update_size))
 
 
 class Run(NamedTuple):
@@ -144,12 +145,33 @@ def test_each_branch_of_a_tree_has_the_bits_of_its_own_path_and_is_followed_by_i
 
 @each_set
 @each_dtype
+@pytest.mark.parametrize("config", [EQUAL, ODD, STREAMED], ids=["equal heads", "odd sizes", "past the caches"])
+def test_a_followed_path_may_be_saved_halfway_and_have_draft_tokens_behind_it(
+    isa: str, dtype: torch.dtype, config: GatedDeltaNetConfig
+) -> None:
+    mixer = native(config, isa, dtype)
+    rows, states = rows_for(mixer, 10, dtype), memory(mixer, dtype)
+    mix(mixer, rows[:8], states, Run(0, 0, 1, 3, parents=(-1, 0, 1, 2, 3)))
+    whole = whole_text(mixer, rows)
+    for known in (0, 1):
+        behind, first = rows[8 : 10 if known else 9], 1 - known
+        run = Run(3, 1, 2, known, followed=(0, 1, 2, 3, 4), parents=(-1,), saved=((4, 4), (6, 5), (8, 6)))
+        assert same_bits(mix(mixer, behind, states, run), whole[8 : 8 + len(behind)])
+        for position, slot in run.saved:
+            again = mix(mixer, rows[position:], states, Run(position, slot, 3, 10 - position))
+            assert same_bits(again, whole[position:])
+        last = mix(mixer, rows[9:], states, Run(8 + known, 2, 3, 1, followed=(0,) * first))
+        assert same_bits(last, whole[9:])
+
+
+@each_set
+@each_dtype
 def test_states_that_begin_within_a_cache_line_have_the_same_bits(isa: str, dtype: torch.dtype) -> None:
     mixer = native(STREAMED, isa, dtype)
     rows = rows_for(mixer, 12, dtype)
     run = Run(0, 0, 1, 6, parents=PARENTS, saved=((6, 3),))
     in_lines = memory(mixer, dtype)
-    shifted = LayerStates(torch.zeros(in_lines.states.numel() + 1)[1:].view(in_lines.states.shape), in_lines.trails)
+    shifted = in_lines._replace(states=torch.zeros(in_lines.states.numel() + 1)[1:].view(in_lines.states.shape))
     assert same_bits(mix(mixer, rows, in_lines, run), mix(mixer, rows, shifted, run))
     assert same_bits(in_lines.states, shifted.states)
     assert same_bits(in_lines.states[3], in_lines.states[1])

@@ -106,7 +106,9 @@ class World:
         self.ours = kernels().prepare_mixer(self.reference)
         self.width, self.dtype = config.trail_width(0) + config.value_heads * config.value_dim, dtype
         self.layer = LayerStates(
-            0.1 * torch.randn(slots, config.state_size(0)), torch.randn(slots, NODES, config.trail_width(0)).to(dtype)
+            0.1 * torch.randn(slots, config.state_size(0)),
+            torch.randn(slots, NODES, config.trail_width(0)).to(dtype),
+            torch.zeros(slots, NODES, 0),
         )
         self.layer.states[0] = 0
 

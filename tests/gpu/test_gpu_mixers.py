@@ -76,7 +76,9 @@ def test_a_gated_delta_net_is_near_that_of_torch(dtype):
     found = []
     for mixer in (reference, ours):
         layer = LayerStates(
-            torch.zeros(3, config.state_size(0), device="cuda"), rows.new_zeros((3, 2, config.trail_width(0)))
+            torch.zeros(3, config.state_size(0), device="cuda"),
+            rows.new_zeros((3, 2, config.trail_width(0))),
+            torch.zeros(3, 2, 0, device="cuda"),
         )
         found.append((mixer.mix(rows, layer, runs).float(), layer.states))
     tolerance = 1e-4 if kind == torch.float32 else 3e-2

@@ -53,7 +53,8 @@ def rows_of(layer, x):
 
 
 def memory(mixer, dtype=torch.float32, nodes=8):
-    return LayerStates(torch.zeros(6, mixer.state_size), torch.zeros(6, nodes, mixer.trail_width, dtype=dtype))
+    trails = torch.zeros(6, nodes, mixer.trail_width, dtype=dtype)
+    return LayerStates(torch.zeros(6, mixer.state_size), trails, torch.empty(6, nodes, mixer.update_size))
 
 
 def run_of(position, source, target, known, *, first_row=0, followed=(), parents=(), saved=()):

@@ -35,10 +35,11 @@ class StateSizes(NamedTuple):
     """Of the draft tokens of one request in a step."""
 
     @classmethod
-    def of(cls, layers: Iterable[tuple[int, int]], most_nodes: int, dtype: torch.dtype) -> StateSizes:
-        """layers: the state_size and the trail_width of each."""
-        states, trails = map(sum, zip(*layers, strict=True))
-        return cls(states * torch.float32.itemsize, trails * most_nodes * dtype.itemsize)
+    def of(cls, layers: Iterable[tuple[int, int, int]], most_nodes: int, dtype: torch.dtype) -> StateSizes:
+        """layers: the state_size, trail_width and update_size of each."""
+        states, trails, updates = map(sum, zip(*layers, strict=True))
+        full = torch.float32.itemsize
+        return cls(states * full, (trails * dtype.itemsize + updates * full) * most_nodes)
 
     def own(self, num_running: int) -> int:
         """What so many requests take."""
@@ -55,7 +56,8 @@ def make_states(config: EngineConfig, model: ServedModel, *, drafts: bool) -> No
     if not mixers:
         return NO_STATES
     most_nodes = config.max_draft_tokens if drafts else 0
-    sizes = StateSizes.of([(mixer.state_size, mixer.trail_width) for mixer in mixers], most_nodes, model.dtype)
+    layers = [(mixer.state_size, mixer.trail_width, mixer.update_size) for mixer in mixers]
+    sizes = StateSizes.of(layers, most_nodes, model.dtype)
     saved = num_saved(config, sizes, free_memory(config.device))
     own, num_bytes = 1 + 2 * config.max_num_seqs, sizes.total(config.max_num_seqs, saved)
     try:
@@ -63,6 +65,7 @@ def make_states(config: EngineConfig, model: ServedModel, *, drafts: bool) -> No
             LayerStates(
                 zeros_in_huge_pages((), (own + saved, mixer.state_size), torch.float32, model.device),
                 zeros_in_huge_pages((), (own, most_nodes, mixer.trail_width), model.dtype, model.device),
+                zeros_in_huge_pages((), (own, most_nodes, mixer.update_size), torch.float32, model.device),
             )
             for mixer in mixers
         ]

@@ -66,6 +66,10 @@ class GatedDeltaNetConfig(MixerConfig, frozen=True, kw_only=True):
     def trail_width(self, hidden: int) -> int:
         return self.channels + 2 * self.value_heads
 
+    def update_size(self, hidden: int) -> int:
+        """What is added to S along k."""
+        return self.value_heads * self.value_dim
+
     def make(self, tensors: Mapping[str, Tensor]) -> GatedDeltaNet:
         return GatedDeltaNet(self, {name.removeprefix(f"{self.block}."): tensor for name, tensor in tensors.items()})
 
@@ -82,7 +86,7 @@ class GatedDeltaNet(TokenByToken):
         self.norm = tensors["norm.weight"]
         self.shape = config.value_heads, config.key_dim, config.value_dim
         self.trail_width, self.state_size = config.trail_width(0), config.state_size(0)
-        self.out_features = config.value_heads * config.value_dim
+        self.update_size = self.out_features = config.value_heads * config.value_dim
 
     def advance(self, state: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
         config, count = self.config, math.prod(self.shape)

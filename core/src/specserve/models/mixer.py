@@ -45,6 +45,10 @@ class MixerConfig(msgspec.Struct, frozen=True):
         """See `specserve.protocols.RecurrentMixer`."""
         return 0
 
+    def update_size(self, hidden: int) -> int:
+        """See `specserve.protocols.RecurrentMixer`."""
+        return 0
+
     def make(self, tensors: Mapping[str, Tensor]) -> Mixer | RecurrentMixer:
         """tensors: those that `tensors` names, in float32."""
         raise NotImplementedError

@@ -23,6 +23,8 @@ class LayerStates(NamedTuple):
     """[slots, state_size] float32; slot 0 is zero and stays so."""
     trails: Tensor
     """[slots, most draft tokens of a step, trail_width] of the model's dtype: what a slot's draft tokens left."""
+    updates: Tensor
+    """[slots, most draft tokens of a step, update_size] float32: what else they left."""
 
 
 class RecurrentMixer(ABC):
@@ -37,6 +39,9 @@ class RecurrentMixer(ABC):
     """Numbers of a request's state, in float32."""
     trail_width: int
     """How many of a row's first numbers a state needs to go on."""
+    update_size: int = 0
+    """Numbers in float32 that kernels may leave of a draft token beside its row, such as what it adds to the state, so
+    that following it costs less; 0 for none."""
     out_features: int
     """Numbers of a row that it gives to the layer's output map."""
 

@@ -25,7 +25,7 @@ void bind_decoder_stack(nb::module_& m) {
                std::optional<Array> choice_bias, std::optional<Array> mlp_output_norm, std::optional<Array> cos,
                std::optional<Array> sin, std::optional<std::shared_ptr<PyShortConv<S>>> conv, std::optional<Array> kept,
                std::optional<std::shared_ptr<PyGatedDeltaNet<S>>> delta, std::optional<Array> states,
-               std::optional<Array> trails) {
+               std::optional<Array> trails, std::optional<Array> updates) {
                 new (self) LayerWeights<S>{std::move(input_norm),
                                            std::move(aux_norm),
                                            std::move(q_norm),
@@ -48,7 +48,8 @@ void bind_decoder_stack(nb::module_& m) {
                                            std::move(kept),
                                            std::move(delta),
                                            std::move(states),
-                                           std::move(trails)};
+                                           std::move(trails),
+                                           std::move(updates)};
             },
             nb::kw_only(), nb::arg("input_norm").none(), nb::arg("aux_norm").none(), nb::arg("qkv"),
             nb::arg("q_norm").none(), nb::arg("k_norm").none(), nb::arg("gate").none(), nb::arg("gates_in_qkv"),
@@ -56,7 +57,7 @@ void bind_decoder_stack(nb::module_& m) {
             nb::arg("gate_up").none(), nb::arg("down").none(), nb::arg("router").none(), nb::arg("experts"),
             nb::arg("choice_bias").none(), nb::arg("mlp_output_norm").none(), nb::arg("cos").none(),
             nb::arg("sin").none(), nb::arg("conv").none(), nb::arg("kept").none(), nb::arg("delta").none(),
-            nb::arg("states").none(), nb::arg("trails").none());
+            nb::arg("states").none(), nb::arg("trails").none(), nb::arg("updates").none());
     nb::class_<PyDecoderStack<S>>(m, "DecoderStack")
         .def(nb::init<std::shared_ptr<Machine>, std::optional<std::shared_ptr<PagedAttention<S>>>,
                       typename PyDecoderStack<S>::HeadSizes, std::vector<LayerWeights<S>>, std::optional<Array>,

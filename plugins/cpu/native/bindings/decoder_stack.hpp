@@ -198,9 +198,9 @@ class PyDecoderStack {
         for (int i = 0; i < num_layers(); ++i) {
             const LayerWeights<S>& layer = layers_[static_cast<size_t>(i)];
             if (!layer.delta) continue;
-            runs[static_cast<size_t>(i)] =
-                (*layer.delta)
-                    ->read_runs(numbers, stack_.mixer_rows(i, rows), stack_.mixed_rows(), *layer.states, *layer.trails);
+            runs[static_cast<size_t>(i)] = (*layer.delta)
+                                               ->read_runs(numbers, stack_.mixer_rows(i, rows), stack_.mixed_rows(),
+                                                           {*layer.states, *layer.trails, *layer.updates});
         }
         return runs;
     }

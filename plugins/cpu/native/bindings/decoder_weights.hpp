@@ -28,7 +28,7 @@ struct LayerWeights {
     std::optional<std::shared_ptr<PyShortConv<S>>> conv;       // in place of attention
     std::optional<Array> kept;                                 // what the cache has of its tokens
     std::optional<std::shared_ptr<PyGatedDeltaNet<S>>> delta;  // in place of attention
-    std::optional<Array> states, trails;                       // its memory
+    std::optional<Array> states, trails, updates;              // its memory
 
     bool attends() const { return !conv && !delta; }
 };
@@ -127,8 +127,8 @@ void check_deltas(const std::vector<LayerWeights<S>>& layers, const Machine& mac
         const DeltaWorkspace& own = (*layer.delta)->net().workspace();
         if ((workspace && &own != workspace) || own.pool != machine.pool)
             throw std::invalid_argument("gated delta nets must share one workspace of the layers' machine.");
-        if (!layer.states || !layer.trails)
-            throw std::invalid_argument("a layer with a gated delta net must have states and trails.");
+        if (!layer.states || !layer.trails || !layer.updates)
+            throw std::invalid_argument("a layer with a gated delta net must have states, trails and updates.");
         workspace = &own;
     }
 }

@@ -15,8 +15,8 @@ void bind_gated_delta_net(nb::module_& m) {
                       float>(),
              nb::kw_only(), nb::arg("machine"), nb::arg("workspace"), nb::arg("numbers"), nb::arg("taps"),
              nb::arg("dt_bias"), nb::arg("rate"), nb::arg("norm"), nb::arg("eps"))
-        .def("mix", &PyGatedDeltaNet<S>::mix, nb::arg("rows"), nb::arg("states"), nb::arg("trails"), nb::arg("runs"),
-             nb::arg("out"));
+        .def("mix", &PyGatedDeltaNet<S>::mix, nb::arg("rows"), nb::arg("states"), nb::arg("trails"), nb::arg("updates"),
+             nb::arg("runs"), nb::arg("out"));
 }
 
 template void bind_gated_delta_net<Bf16>(nb::module_&);

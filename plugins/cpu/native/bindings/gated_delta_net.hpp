@@ -59,29 +59,38 @@ class PyGatedDeltaNet {
           net_(kernel_table<S>(machine.kernels), std::move(workspace), checked_shape(numbers),
                checked_weights(checked_shape(numbers), eps)) {}
 
-    void mix(const Array& rows, const Array& states, const Array& trails, nb::handle runs, const Array& out) const {
+    void mix(const Array& rows, const Array& states, const Array& trails, const Array& updates, nb::handle runs,
+             const Array& out) const {
         const DeltaShape& shape = net_.shape();
         const S* inputs = checked_data<S>(rows, "rows", {kAny, shape.row_size()}, 1);
         int count = static_cast<int>(rows.shape(0));
         S* outputs = checked_data<S>(out, "out", {count, shape.out_features()});
         std::vector<int64_t> numbers;
         append(runs, "runs", kAny, numbers);
-        std::vector<DeltaRun<S>> own = read_runs(numbers, {inputs, rows.stride(0), count}, outputs, states, trails);
+        std::vector<DeltaRun<S>> own =
+            read_runs(numbers, {inputs, rows.stride(0), count}, outputs, {states, trails, updates});
         nb::gil_scoped_release no_gil;
         net_.mix(own);
     }
 
+    // A layer's memory of states.
+    struct States {
+        const Array &states, &trails, &updates;
+    };
     // out: [rows.count][out_features].
     std::vector<DeltaRun<S>> read_runs(const std::vector<int64_t>& numbers, Rows<const S> rows, S* out,
-                                       const Array& states, const Array& trails) const {
+                                       const States& of_layer) const {
         const DeltaShape& shape = net_.shape();
+        auto& [states, trails, updates] = of_layer;
+        S* first_trail = checked_data<S>(trails, "trails", {kAny, kAny, shape.trail_width()});
+        int64_t num_trails = static_cast<int64_t>(trails.shape(0)), nodes = static_cast<int64_t>(trails.shape(1));
         Memory memory{checked_data<float>(states, "states", {kAny, shape.state_size()}, 1),
-                      checked_data<S>(trails, "trails", {kAny, kAny, shape.trail_width()}, 1),
+                      first_trail,
+                      checked_data<float>(updates, "updates", {num_trails, nodes, shape.out_features()}),
                       states.stride(0),
-                      trails.stride(0),
                       static_cast<int64_t>(states.shape(0)),
-                      static_cast<int64_t>(trails.shape(0)),
-                      static_cast<int64_t>(trails.shape(1))};
+                      num_trails,
+                      nodes};
         std::vector<DeltaRun<S>> runs;
         for (RunReader reader(numbers); !reader.is_done();) runs.push_back(read_run(reader, rows, out, memory));
         return runs;
@@ -93,7 +102,8 @@ class PyGatedDeltaNet {
     struct Memory {
         float* states;
         S* trails;
-        ptrdiff_t state_stride, trail_stride;
+        float* updates;
+        ptrdiff_t state_stride;
         int64_t num_states, num_trails, most_nodes;
     };
 
@@ -116,13 +126,16 @@ class PyGatedDeltaNet {
         int64_t first_row = reader.next("first row", 0, rows.count + 1);
         int known = reader.next("known", 0, rows.count - first_row + 1);
         int num_followed = reader.next("followed tokens", 0, memory.most_nodes + 1);
-        auto trail = [&](int slot, ptrdiff_t node) {
+        auto trail = [&](int slot, ptrdiff_t node) -> DeltaTrail<S> {
             if (slot >= memory.num_trails)
                 throw std::invalid_argument("slot " + std::to_string(slot) + " has no trail.");
-            return memory.trails + slot * memory.trail_stride + node * shape.trail_width();
+            ptrdiff_t index = slot * memory.most_nodes + node;
+            return {memory.trails + index * shape.trail_width(), memory.updates + index * shape.out_features()};
         };
         for (int i = 0; i < num_followed; ++i) {
-            run.rows.push_back(trail(source, reader.next("followed token", 0, memory.most_nodes)));
+            DeltaTrail<S> left = trail(source, reader.next("followed token", 0, memory.most_nodes));
+            run.rows.push_back(left.row);
+            run.updates.push_back(left.update);
             run.outputs.push_back(nullptr);
         }
         run.committed = num_followed + known;

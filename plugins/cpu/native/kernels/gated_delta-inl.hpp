@@ -150,6 +150,7 @@ INLINE void step_columns(const DeltaStep& given, int column, int n) {
         Vec known = mul(step.decay, load_lanes<whole>(s.known + column + c * kLanes, n));
         step.delta[c] = mul(beta, sub(load_lanes<whole>(s.v + column + c * kLanes, n), known));
         step.out[c] = zeros();
+        if (s.update) store_lanes<whole>(s.update + column + c * kLanes, step.delta[c], n);
     }
     auto sums = KeySums<vectors>::none();
     int row = 0;
@@ -188,6 +189,53 @@ static void delta_step(const DeltaStep& s, int columns) {
     step_all_columns<false, false>(s, columns);
 }
 
+// Two rows of S, which stay in registers over the tokens; or the last one, of an odd number of them.
+template <int vectors, bool whole, int rows>
+INLINE void follow_rows(const DeltaFollow& s, int row, int column, int n, KeySums<vectors>& sums) {
+    Vec x[rows][vectors];
+    for (int r = 0; r < rows; ++r)
+        for (int c = 0; c < vectors; ++c)
+            x[r][c] = load_lanes<whole>(s.from + (row + r) * s.from_stride + column + c * kLanes, n);
+    for (int i = 0; i < s.num_tokens; ++i) {
+        Vec decay = splat(s.decays[i]), k[rows];
+        for (int r = 0; r < rows; ++r) k[r] = splat(s.k[i][row + r]);
+        for (int c = 0; c < vectors; ++c) {
+            Vec update = load_lanes<whole>(s.updates[i] + column + c * kLanes, n);
+            for (int r = 0; r < rows; ++r) x[r][c] = fma(k[r], update, mul(decay, x[r][c]));
+        }
+    }
+    for (int r = 0; r < rows; ++r)
+        for (int c = 0; c < vectors; ++c) {
+            store_lanes<whole>(s.to.data + (row + r) * s.to.stride + column + c * kLanes, x[r][c], n);
+            if (s.prefetched) __builtin_prefetch(s.prefetched + (row + r) * s.from_stride + column + c * kLanes, 0, 2);
+        }
+    if (!s.next_k) return;
+    for (int c = 0; c < vectors; ++c) {
+        sums.even[c] = fma(x[0][c], splat(s.next_k[row]), sums.even[c]);
+        if constexpr (rows == 2) sums.odd[c] = fma(x[1][c], splat(s.next_k[row + 1]), sums.odd[c]);
+    }
+}
+
+template <int vectors, bool whole>
+INLINE void follow_columns(const DeltaFollow& given, int column, int n) {
+    const DeltaFollow s = given;
+    auto sums = KeySums<vectors>::none();
+    int row = 0;
+    for (; row + 2 <= s.dk; row += 2) follow_rows<vectors, whole, 2>(s, row, column, n, sums);
+    if (row < s.dk) follow_rows<vectors, whole, 1>(s, row, column, n, sums);
+    if (!s.next_k) return;
+    for (int c = 0; c < vectors; ++c)
+        store_lanes<whole>(s.known + column + c * kLanes, add(sums.even[c], sums.odd[c]), n);
+}
+
+static void delta_follow(const DeltaFollow& s, int columns) {
+    int column = 0;
+    for (; column + kStepVectors * kLanes <= columns; column += kStepVectors * kLanes)
+        follow_columns<kStepVectors, true>(s, column, kLanes);
+    for (; column + kLanes <= columns; column += kLanes) follow_columns<1, true>(s, column, kLanes);
+    if (column < columns) follow_columns<1, false>(s, column, columns - column);
+}
+
 static void finish_delta_streaming() { finish_streaming(); }
 
 template <int vectors, bool whole, typename S>
@@ -218,5 +266,6 @@ static void norm_and_gate(const float* o, const S* z, const float* weight, float
 
 template <typename S>
 static GatedDeltaTable<S> gated_delta_table() {
-    return {convolve<S>, set_length, gates<S>, delta_know, delta_step, finish_delta_streaming, norm_and_gate<S>};
+    return {convolve<S>,     set_length, gates<S>, delta_know, delta_step, delta_follow, finish_delta_streaming,
+            norm_and_gate<S>};
 }

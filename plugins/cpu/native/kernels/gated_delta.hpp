@@ -39,7 +39,22 @@ struct DeltaStep {
     float* out;               // [columns]
     float* known;             // [columns]: S^T k, then S^T next_k
     const float* next_k;      // [dk]; null: no token is next
+    float* update;            // null, or where beta (v - S^T k) is left: [columns]
     const float* prefetched;  // null, or rows of `from_stride` that another step reads next
+};
+
+// Tokens whose updates an earlier step has left: S <- decay S + k update^T for each in turn, in one pass over S.
+struct DeltaFollow {
+    const float* from;
+    ptrdiff_t from_stride;
+    DeltaColumns to;  // may be `from`
+    int dk, num_tokens;
+    const float* const* k;        // of each token: [dk]
+    const float* const* updates;  // of each: [columns]
+    const float* decays;          // of each
+    float* known;                 // [columns]: S^T next_k
+    const float* next_k;          // [dk]; null: no token is next
+    const float* prefetched;      // null, or rows of `from_stride` that another step reads next
 };
 
 template <typename S>
@@ -54,6 +69,7 @@ struct GatedDeltaTable {
     // known = S^T k of the state that a step begins with. Here and there, a column's bits do not depend on the others.
     void (*know)(const DeltaStep&, int columns);
     void (*step)(const DeltaStep&, int columns);
+    void (*follow)(const DeltaFollow&, int columns);
     void (*finish_streaming)();  // what was streamed is visible to other threads
     // The RMSNorm of o, rounded to S before it and behind it, times `weight` and SiLU of the gate z.
     void (*norm_and_gate)(const float* o, const S* z, const float* weight, float eps, int size, S* out);

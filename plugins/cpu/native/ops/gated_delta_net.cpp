@@ -11,12 +11,7 @@ namespace specserve {
 
 namespace {
 
-constexpr int kTokensOfPiece = 128;
 constexpr int kPhasesOfPiece = 3;
-constexpr ptrdiff_t kStreamedSize = 1 << 16;  // floats of a state that no cache keeps until the next step
-constexpr ptrdiff_t kLineFloats = 16;
-
-bool begins_line(const float* p) { return reinterpret_cast<uintptr_t>(p) % (kLineFloats * sizeof(float)) == 0; }
 
 }  // namespace
 
@@ -138,7 +133,7 @@ void GatedDeltaNet<S>::compute(ThreadPool::Team& team, const std::vector<Stretch
     });
 }
 
-// The query, the key and the values of a key head.
+// The query, the key and the values of a key head; of followed tokens the key alone.
 template <typename S>
 void GatedDeltaNet<S>::convolve(const Token& token, int key_head) const {
     const DeltaRun<S>& run = token.run;
@@ -158,10 +153,11 @@ void GatedDeltaNet<S>::convolve(const Token& token, int key_head) const {
         return mixed + begin;
     };
     int dk = shape_.key_dim, values = shape_.out_features() / shape_.key_heads;
-    float* q = of_channels(key_head * dk, dk);
-    table.set_length(q, 1.0f / __builtin_sqrtf(static_cast<float>(dk)), dk);
     float* k = of_channels(shape_.key_channels() + key_head * dk, dk);
     table.set_length(k, 1.0f, dk);
+    if (token.index < run.followed()) return;
+    float* q = of_channels(key_head * dk, dk);
+    table.set_length(q, 1.0f / __builtin_sqrtf(static_cast<float>(dk)), dk);
     of_channels(2 * shape_.key_channels() + key_head * values, values);
 }
 
@@ -175,7 +171,7 @@ void GatedDeltaNet<S>::leave(const Token& token) const {
     float* decay = workspace_->gates.data() + token.row * static_cast<size_t>(2 * heads);
     table_.gated_delta.gates(a, b, weights_.dt_bias, weights_.rate, heads, decay, decay + heads);
     if (token.index >= run.committed)
-        std::memcpy(run.trails[static_cast<size_t>(token.index - run.committed)], row,
+        std::memcpy(run.trails[static_cast<size_t>(token.index - run.committed)].row, row,
                     static_cast<size_t>(shape_.trail_width()) * sizeof(S));
     if (token.index + 1 == run.committed) store_window(run, token.index, run.target);
     for (const SavedState& saved : run.saved)
@@ -195,89 +191,6 @@ void GatedDeltaNet<S>::store_window(const DeltaRun<S>& run, int token, float* st
             from += shape_.channels();
         }
     }
-}
-
-// The columns as they are before the stretch.
-template <typename S>
-const float* GatedDeltaNet<S>::source_of(const Part& part) const {
-    const DeltaRun<S>& run = *part.stretch.run;
-    return (part.stretch.begin == 0 && run.committed ? run.source : run.target) + first_of(part);
-}
-
-// The columns of a part, over the tokens of its stretch. Between two tokens they are in a block without gaps: rows of S
-// would share a few sets of the cache. `blocks`: of the committed tokens, then of the branches. `prefetched`: what the
-// next part reads.
-template <typename S>
-void GatedDeltaNet<S>::walk(const Part& part, const BranchPlan& plan, const float* prefetched, float* blocks) const {
-    const Stretch& stretch = part.stretch;
-    const DeltaRun<S>& run = *stretch.run;
-    const GatedDeltaTable<S>& table = table_.gated_delta;
-    int dv = shape_.value_dim, columns = std::min(kDeltaColumns, dv - part.column);
-    DeltaColumns target{run.target + first_of(part), dv}, own = target;
-    auto block = [&](int index) -> DeltaColumns { return {blocks + index * block_size(), kDeltaColumns}; };
-    auto saved = run.saved.begin();
-    alignas(kLineFloats * sizeof(float)) float known[kDeltaColumns];
-    bool is_known = false, streams = is_streamed(target.data, columns);
-    for (int token = stretch.begin; token < stretch.end; ++token) {
-        DeltaStep step = step_of(part, token);
-        while (saved != run.saved.end() && saved->token < token) ++saved;
-        bool is_saved = saved != run.saved.end() && saved->token == token;
-        DeltaColumns from = token == stretch.begin ? target : block(0);
-        if (token >= run.committed) {
-            size_t node = static_cast<size_t>(token - run.committed);
-            from = plan.from[node] < 0 ? own : block(1 + plan.from[node]);
-            if (!plan.is_leaf[node]) step.to = block(1 + plan.to[node]);
-        } else if (token + 1 == run.committed && streams) {
-            step.streamed = target;
-            if (is_saved || token + 1 < stretch.end) step.to = own = block(0);
-        } else {
-            step.to = token + 1 == std::min(stretch.end, run.committed) ? target : block(0);
-        }
-        step.from = token == stretch.begin ? source_of(part) : from.data;
-        step.from_stride = from.stride;
-        step.known = known;
-        if (token == stretch.begin) step.prefetched = prefetched;
-        if (token + 1 < stretch.end && run.before(token + 1) == token) step.next_k = key_of(part, token + 1);
-        if (!is_known) table.know(step, columns);
-        table.step(step, columns);
-        is_known = step.next_k;
-        if (is_saved)
-            for (int r = 0; r < shape_.key_dim; ++r)
-                std::memcpy(saved->state + first_of(part) + ptrdiff_t{r} * dv, step.to.data + r * step.to.stride,
-                            static_cast<size_t>(columns) * sizeof(float));
-    }
-    if (streams) table.finish_streaming();
-}
-
-// Whether a state's columns are written past the caches: where they are whole lines, of states so large that they
-// would push others out.
-template <typename S>
-bool GatedDeltaNet<S>::is_streamed(const float* target, int columns) const {
-    return shape_.state_size() >= kStreamedSize && begins_line(target) && shape_.value_dim % kLineFloats == 0 &&
-           columns % kLineFloats == 0;
-}
-
-template <typename S>
-const float* GatedDeltaNet<S>::key_of(const Part& part, int token) const {
-    int key_head = part.head / (shape_.value_heads / shape_.key_heads);
-    return mixed_of(part.stretch, token) + shape_.key_channels() + key_head * shape_.key_dim;
-}
-
-// All but the places of the state, and what is next.
-template <typename S>
-DeltaStep GatedDeltaNet<S>::step_of(const Part& part, int token) const {
-    size_t row = part.stretch.row(token);
-    const float* gates = workspace_->gates.data() + row * static_cast<size_t>(2 * shape_.value_heads);
-    ptrdiff_t column = ptrdiff_t{part.head} * shape_.value_dim + part.column;
-    DeltaStep step{};
-    step.k = key_of(part, token);
-    step.q = step.k - shape_.key_channels();
-    step.dk = shape_.key_dim;
-    step.v = mixed_of(part.stretch, token) + 2 * shape_.key_channels() + column;
-    step.decay = gates[part.head];
-    step.beta = gates[shape_.value_heads + part.head];
-    step.out = workspace_->outputs.data() + row * static_cast<size_t>(shape_.out_features()) + column;
-    return step;
 }
 
 template <typename S>

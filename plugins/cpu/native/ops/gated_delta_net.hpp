@@ -42,18 +42,28 @@ struct SavedState {
     float* state;
 };
 
-// The tokens of one request: its `committed` tokens, each behind the one before it, then draft tokens.
+// What a draft token leaves for the next step: its row, and what it adds to S.
+template <typename S>
+struct DeltaTrail {
+    S* row;         // [trail_width]
+    float* update;  // [out_features]
+};
+
+// The tokens of one request: its `committed` tokens, each behind the one before it, then draft tokens. The first
+// committed ones may be followed: accepted draft tokens of the step before, with what they left.
 template <typename S>
 struct DeltaRun {
     const float* source;  // is not changed
     float* target;        // for the state behind the committed tokens
     int committed;
-    std::vector<const S*> rows;     // [committed and draft tokens][trail_width], or [row_size] where there is an output
-    std::vector<S*> outputs;        // [out_features] each; null for draft tokens of an earlier step
-    std::vector<int> parents;       // of each draft token, an earlier one; -1 for the last committed token
-    std::vector<S*> trails;         // of each draft token, for its first `trail_width` numbers
-    std::vector<SavedState> saved;  // ascending
+    std::vector<const S*> rows;         // [committed and draft tokens][row_size], of followed ones [trail_width]
+    std::vector<const float*> updates;  // of followed ones: [out_features]
+    std::vector<S*> outputs;            // [out_features] each; null for followed ones
+    std::vector<int> parents;           // of each draft token, an earlier one; -1 for the last committed token
+    std::vector<DeltaTrail<S>> trails;  // of each draft token
+    std::vector<SavedState> saved;      // ascending
 
+    int followed() const { return static_cast<int>(updates.size()); }
     int num_tokens() const { return static_cast<int>(rows.size()); }
     // The token before this one on its path; -1 for the source.
     int before(int token) const {
@@ -113,6 +123,7 @@ class GatedDeltaNet {
     void run(ThreadPool::Team& team, const Work& work) const;
 
    private:
+    static constexpr int kTokensOfPiece = 128;
     // Tokens [begin, end) of a run, whose numbers in the workspace begin at `first`.
     struct Stretch {
         DeltaRun<S>* run;
@@ -145,12 +156,21 @@ class GatedDeltaNet {
     void leave(const Token& token) const;
     void store_window(const DeltaRun<S>& run, int token, float* state) const;
     void walk(const Part& part, const BranchPlan& plan, const float* prefetched, float* blocks) const;
-    const float* source_of(const Part& part) const;
+    void follow(const Part& part, int begin, int end, DeltaFollow all) const;
+    // The columns as they are before the stretch.
+    const float* source_of(const Part& part) const {
+        const DeltaRun<S>& run = *part.stretch.run;
+        return (part.stretch.begin == 0 && run.committed ? run.source : run.target) + first_of(part);
+    }
     bool is_streamed(const float* target, int columns) const;
     DeltaStep step_of(const Part& part, int token) const;
     const float* key_of(const Part& part, int token) const;
     const float* mixed_of(const Stretch& stretch, int token) const {
         return workspace_->mixed.data() + stretch.row(token) * static_cast<size_t>(shape_.channels());
+    }
+    // Of each value head, then its betas.
+    const float* gates_of(const Stretch& stretch, int token) const {
+        return workspace_->gates.data() + stretch.row(token) * static_cast<size_t>(2 * shape_.value_heads);
     }
     ptrdiff_t first_of(const Part& part) const { return part.head * shape_.head_size() + part.column; }
     ptrdiff_t block_size() const { return ptrdiff_t{shape_.key_dim} * kDeltaColumns; }

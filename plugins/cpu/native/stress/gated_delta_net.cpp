@@ -53,12 +53,15 @@ struct DeltaRequest {
 
     size_t row_size() const { return static_cast<size_t>(shape.row_size()); }
     const S* row(int i) const { return rows.data() + static_cast<size_t>(i) * row_size(); }
-    S* trail(int node) { return trails.data() + static_cast<size_t>(node * shape.trail_width()); }
+    DeltaTrail<S> trail(int node) {
+        return {trails.data() + node * shape.trail_width(), updates.data() + node * shape.out_features()};
+    }
 
     void clear() {
         size_t num_rows = rows.size() / row_size();
         outputs.assign(num_rows * static_cast<size_t>(shape.out_features()), S{});
         trails.assign(parents.size() * static_cast<size_t>(shape.trail_width()), S{});
+        updates.assign(parents.size() * static_cast<size_t>(shape.out_features()), 0.0f);
         for (std::vector<float>* state : {&behind_first, &behind_second, &of_first, &of_second})
             state->assign(start.size(), 0.0f);
     }
@@ -69,7 +72,7 @@ struct DeltaRequest {
     }
     DeltaRun<S> first_run() {
         DeltaRun<S> run{
-            start.data(), behind_first.data(), known, {}, {}, parents, {}, {{saved_first, of_first.data()}}};
+            start.data(), behind_first.data(), known, {}, {}, {}, parents, {}, {{saved_first, of_first.data()}}};
         int num_nodes = static_cast<int>(parents.size());
         for (int i = 0; i < known + num_nodes; ++i) add_row(run, i);
         for (int node = 0; node < num_nodes; ++node) run.trails.push_back(trail(node));
@@ -84,9 +87,11 @@ struct DeltaRequest {
                         {},
                         {},
                         {},
+                        {},
                         {{saved_second, of_second.data()}}};
         for (int node : path) {
-            run.rows.push_back(trail(node));
+            run.rows.push_back(trail(node).row);
+            run.updates.push_back(trail(node).update);
             run.outputs.push_back(nullptr);
         }
         for (int i = begin; i < begin + next; ++i) add_row(run, i);
@@ -103,7 +108,7 @@ struct DeltaRequest {
     int known, next, saved_first, saved_second;
     std::vector<int> parents, path;
     std::vector<S> rows, outputs, trails;
-    std::vector<float> start, behind_first, behind_second, of_first, of_second;
+    std::vector<float> updates, start, behind_first, behind_second, of_first, of_second;
 };
 
 template <typename S>

@@ -47,16 +47,20 @@ struct RandomStates {
         size_t drafts = 0;
         for (const RunOfBatch& run : batch) drafts += run.parents.size();
         trails.resize(drafts * static_cast<size_t>(shape.trail_width()));
+        updates.resize(drafts * static_cast<size_t>(shape.out_features()));
     }
 
     std::vector<DeltaRun<S>> runs(const std::vector<RunOfBatch>& batch, Rows<const S> rows, S* out) {
         std::vector<DeltaRun<S>> all;
-        S* trail = trails.data();
+        DeltaTrail<S> trail{trails.data(), updates.data()};
         float* target = states.data();
         for (ptrdiff_t row = 0; const RunOfBatch& from : batch) {
             target += shape.state_size();
-            DeltaRun<S> run{states.data(), target, from.committed, {}, {}, from.parents, {}, {}};
-            for (size_t i = 0; i < from.parents.size(); ++i, trail += shape.trail_width()) run.trails.push_back(trail);
+            DeltaRun<S> run{states.data(), target, from.committed, {}, {}, {}, from.parents, {}, {}};
+            for (size_t i = 0; i < from.parents.size(); ++i) {
+                run.trails.push_back(trail);
+                trail = {trail.row + shape.trail_width(), trail.update + shape.out_features()};
+            }
             for (size_t i = 0; i < static_cast<size_t>(from.committed) + from.parents.size(); ++i, ++row) {
                 run.rows.push_back(rows.data + row * rows.stride);
                 run.outputs.push_back(out + row * shape.out_features());
@@ -68,12 +72,14 @@ struct RandomStates {
 
     bool operator==(const RandomStates& other) const {
         return same_bits(states.data(), other.states.data(), states.size()) &&
-               same_bits(trails.data(), other.trails.data(), trails.size());
+               same_bits(trails.data(), other.trails.data(), trails.size()) &&
+               same_bits(updates.data(), other.updates.data(), updates.size());
     }
 
     DeltaShape shape;
     std::vector<float> states;
     std::vector<S> trails;
+    std::vector<float> updates;
 };
 
 }  // namespace specserve

@@ -223,8 +223,8 @@ class DtypeModule:
         twice the inputs: the normed auxiliary input, then the normed input. cos, sin: [positions, 1, rotary_dim]
         float32, None where nothing is rotated. gate: from qkv's inputs to gates of attention's heads; or gates_in_qkv,
         where qkv gives gates of numbers: of each head the query, then its gates. In place of attention, between
-        qkv and o: conv, or delta. kept: [slots, channels], what the cache has of a convolution's tokens; states and
-        trails: see `GatedDeltaNet.mix`. Only `DecoderStack.forward` reads these three."""
+        qkv and o: conv, or delta. kept: [slots, channels], what the cache has of a convolution's tokens; states,
+        trails and updates: see `GatedDeltaNet.mix`. Only `DecoderStack.forward` reads these three."""
 
         def __init__(
             self,
@@ -252,6 +252,7 @@ class DtypeModule:
             delta: DtypeModule.GatedDeltaNet | None,
             states: Tensor | None,
             trails: Tensor | None,
+            updates: Tensor | None,
         ) -> None: ...
 
     class DecoderStack:
@@ -402,11 +403,14 @@ class DtypeModule:
         ) -> None:
             """taps: [L, C], the first for the token itself; dt_bias, rate: [V]; norm: [dv]."""
 
-        def mix(self, rows: Tensor, states: Tensor, trails: Tensor, runs: array[int], out: Tensor) -> None:
+        def mix(
+            self, rows: Tensor, states: Tensor, trails: Tensor, updates: Tensor, runs: array[int], out: Tensor
+        ) -> None:
             """rows: [T, C + 2 V + V dv] -> out: [T, V dv]; states: [slots, V dk dv + (L - 1) C] float32, trails:
-            [slots, draft tokens, C + 2 V]: see `specserve.api.LayerStates`. runs: array("q"), of each run
-            source, target, position, first row, known; then the number of followed draft tokens, and these; that of
-            draft tokens, and their parents; that of saved states, and (tokens, slot) of each."""
+            [slots, draft tokens, C + 2 V], updates: [slots, draft tokens, V dv] float32: see
+            `specserve.api.LayerStates`. runs: array("q"), of each run source, target, position, first row, known; then
+            the number of followed draft tokens, and these; that of draft tokens, and their parents; that of saved
+            states, and (tokens, slot) of each."""
 
 float32: type[DtypeModule]
 bfloat16: type[DtypeModule]

@@ -60,6 +60,7 @@ class NativeDeltaNet(RecurrentMixer):
         config = mixer.config
         self.calls = calls
         self.state_size, self.trail_width, self.out_features = mixer.state_size, mixer.trail_width, mixer.out_features
+        self.update_size = mixer.update_size
         self.native = native_module(dtype).GatedDeltaNet(
             machine=calls.machine,
             workspace=calls.workspace,
@@ -74,7 +75,8 @@ class NativeDeltaNet(RecurrentMixer):
     def mix(self, rows: Tensor, layer: LayerStates, runs: Sequence[StateRun]) -> Tensor:
         out = rows.new_empty((len(rows), self.out_features))
         listed = self.calls.list_of(runs)
-        self.native.mix(dlpack(rows), dlpack(layer.states), dlpack(layer.trails), listed, dlpack(out))
+        states, trails, updates = map(dlpack, layer)
+        self.native.mix(dlpack(rows), states, trails, updates, listed, dlpack(out))
         return out
 
 

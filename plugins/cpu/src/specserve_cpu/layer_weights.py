@@ -82,16 +82,17 @@ class MixerWeights(TypedDict):
     delta: _native.DtypeModule.GatedDeltaNet | None
     states: Tensor | None
     trails: Tensor | None
+    updates: Tensor | None
 
 
 def mixer_weights(model: DecoderModel, layer: int, convs: Convs) -> MixerWeights:
     mixer = model.layers[layer].mixer
-    conv, kept, delta, states, trails = None, None, None, None, None
+    conv, kept, delta, states, trails, updates = None, None, None, None, None, None
     if layer in convs:
         conv, kept = convs[layer].native, model.token_states[model.state_layers[layer]]
     elif isinstance(mixer, NativeDeltaNet):
-        delta, (states, trails) = mixer.native, model.layer_states[model.recurrent_layers[layer]]
-    return {"conv": conv, "kept": kept, "delta": delta, "states": states, "trails": trails}
+        delta, (states, trails, updates) = mixer.native, model.layer_states[model.recurrent_layers[layer]]
+    return {"conv": conv, "kept": kept, "delta": delta, "states": states, "trails": trails, "updates": updates}
 
 
 def mixer_inputs(model: DecoderModel, layer: int, convs: Convs) -> int:

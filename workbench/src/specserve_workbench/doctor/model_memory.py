@@ -81,7 +81,9 @@ def recurrent_states(case: Case) -> Iterator[Row]:
     if not model.recurrent:
         return
     drafts, hidden = any(token.startswith("draft.") for token in host.features), model.hidden_size
-    layers = [(mixer.state_size(hidden), mixer.trail_width(hidden)) for mixer in model.recurrent]
+    layers = [
+        (mixer.state_size(hidden), mixer.trail_width(hidden), mixer.update_size(hidden)) for mixer in model.recurrent
+    ]
     sizes = StateSizes.of(layers, config.max_draft_tokens if drafts else 0, getattr(torch, config.dtype))
     saved = num_saved(config, sizes, max(free_bytes(case) - weights_bytes(case), 0))
     size = sizes.total(config.max_num_seqs, saved)

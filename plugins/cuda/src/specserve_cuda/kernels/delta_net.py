@@ -89,7 +89,7 @@ class TritonDeltaNet(RecurrentMixer):
         self.launches: dict[StateShape, DeltaLaunches] = {}
 
     def mix(self, rows: Tensor, layer: LayerStates, runs: Sequence[StateRun]) -> Tensor:
-        config, (states, trails) = self.config, layer
+        config, (states, trails, _) = self.config, layer
         shape = StateShape(config.taps, trails.shape[1], trails.shape[0] * trails.shape[1])
         if shape not in self.launches:
             self.launches[shape] = DeltaLaunches(self.mixer, shape)
