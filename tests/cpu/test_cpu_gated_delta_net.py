@@ -50,9 +50,9 @@ def rows_for(mixer: RecurrentMixer, count: int, dtype: torch.dtype, seed: int = 
     return randn(count, mixer.trail_width + mixer.out_features, dtype=dtype, seed=seed)
 
 
-def memory(mixer: RecurrentMixer, dtype: torch.dtype) -> LayerStates:
-    trails = torch.zeros(6, 8, mixer.trail_width, dtype=dtype)
-    return LayerStates(torch.zeros(7, mixer.state_size), trails, torch.zeros(6, 8, mixer.update_size))
+def memory(mixer: RecurrentMixer, dtype: torch.dtype, nodes: int = 8) -> LayerStates:
+    trails = torch.zeros(6, nodes, mixer.trail_width, dtype=dtype)
+    return LayerStates(torch.zeros(7, mixer.state_size), trails, torch.zeros(6, nodes, mixer.update_size))
 
 
 class Run(NamedTuple):
@@ -162,6 +162,17 @@ def test_a_followed_path_may_be_saved_halfway_and_have_draft_tokens_behind_it(
             assert same_bits(again, whole[position:])
         last = mix(mixer, rows[9:], states, Run(8 + known, 2, 3, 1, followed=(0,) * first))
         assert same_bits(last, whole[9:])
+
+
+@each_set
+@each_dtype
+def test_a_followed_path_may_be_longer_than_what_a_call_has_memory_for(isa: str, dtype: torch.dtype) -> None:
+    mixer = native(EQUAL, isa, dtype)
+    rows, states = rows_for(mixer, 303, dtype), memory(mixer, dtype, nodes=300)
+    mix(mixer, rows[:301], states, Run(0, 0, 1, 1, parents=tuple(range(-1, 299))))
+    behind = mix(mixer, rows[301:], states, Run(1, 1, 2, 2, followed=tuple(range(300)), saved=((130, 5),)))
+    assert same_bits(behind, whole_text(mixer, rows)[301:])
+    assert same_bits(mix(mixer, rows[130:], states, Run(130, 5, 3, 173))[-2:], behind)
 
 
 @each_set
