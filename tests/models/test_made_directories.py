@@ -51,6 +51,13 @@ def test_a_directory_of_such_files_does_too_unless_it_has_a_config(tmp_path, ask
     assert asked == [tmp_path]
 
 
+def test_what_is_installed_is_not_read_for_a_directory_with_a_config(tmp_path, monkeypatch):
+    """Reading it takes longer than all else that starts a small model."""
+    (tmp_path / "config.json").write_text("{}")
+    monkeypatch.setattr(made_directories, "entry_points", lambda group: pytest.fail("it is read"))
+    assert locate_on_disk(str(tmp_path)) == tmp_path
+
+
 def test_its_own_errors_pass_and_others_name_it(tmp_path):
     for name, words in (("wrong.toy", "^wrong.toy is wrong.$"), ("broken.toy", f"{WHERE}:made, which fails: KeyError")):
         (tmp_path / name).write_bytes(b"")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import torch
@@ -36,4 +35,4 @@ class EnginePlanningRuntime:
 def machine(device: torch.device) -> dict[str, str]:
     """The hardware and the versions that steps' times depend on."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else processor_name()
-    return {"device": name, "threads": str(torch.get_num_threads()), "torch": version("torch")}
+    return {"device": name, "threads": str(torch.get_num_threads()), "torch": str(torch.__version__)}

@@ -21,7 +21,9 @@ SHARD = re.compile(r"-\d+-of-\d+$")
 def made_directory(path: Path) -> Path | None:
     """None where no package reads such a file, and for directories in Hugging Face format."""
     if path.is_dir():
-        suffixes = set() if (path / "config.json").exists() else {file.suffix for file in path.iterdir()}
+        if (path / "config.json").exists():  # what is installed is not read for these: it takes milliseconds
+            return None
+        suffixes = {file.suffix for file in path.iterdir()}
     else:
         suffixes = {path.suffix}
     entry = next((each for each in entry_points(group=GROUP) if f".{each.name}" in suffixes), None)
