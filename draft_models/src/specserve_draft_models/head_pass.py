@@ -14,7 +14,7 @@ import torch
 from specserve.models.draft_head import DraftHead, TargetNorm
 from specserve.models.tiled import in_tiles
 from specserve.protocols import DraftPass, DraftStep
-from specserve_draft_models.choosing import choose
+from specserve.sampling.choosing import choose
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

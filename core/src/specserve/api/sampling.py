@@ -1,6 +1,7 @@
 """What samplers and verifiers share, so that each gives the tokens and draft tokens of the engine's own."""
 
 from specserve.engine.stopping import find_stop
+from specserve.sampling.choosing import choose
 from specserve.sampling.drafts import draft_tokens, in_target_vocabulary
 from specserve.sampling.edits import checked_bits, checked_floats, checked_ids
 from specserve.sampling.noise import W_MAX, signed
@@ -21,6 +22,7 @@ __all__ = [
     "checked_bits",
     "checked_floats",
     "checked_ids",
+    "choose",
     "draft_tokens",
     "each_processor",
     "find_stop",

@@ -16,7 +16,7 @@ import torch
 from specserve.api import DraftPass, DraftStep, DraftToken, ScoredRow
 from specserve.api.batch import to_device
 from specserve.api.models import forward_pass, in_tiles
-from specserve_draft_models.choosing import choose
+from specserve.api.sampling import choose
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
