@@ -30,6 +30,7 @@ from specserve.engine.roles import (
 )
 from specserve.engine.scheduler import Scheduler
 from specserve.engine.start_faults import faults_named
+from specserve.engine.target_pass import connect_target
 from specserve.kv.blocks import BlockPool
 from specserve.load_progress import RECORDING, not_shown
 from specserve.metrics import EngineMetrics
@@ -84,6 +85,7 @@ def make_parts(c: Components) -> EngineParts:
     builder = BatchBuilder(config.block_size, c.device, lora.plan)
     planner = choose_planner(c, runner, builder)
     connect_drafters(config, c.layered, DraftTarget(cache, planner, runner))
+    connect_target(c, step, builder)
     verifier = make_verifier(config, host, tokenizer.eos_token_ids, c.kernels.sampler)
     processors = make_processors(config, host, tokenizer.eos_token_ids)
     journal = make_journal(config.block_size, make_cache_observers(config, host))

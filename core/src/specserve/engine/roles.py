@@ -104,6 +104,7 @@ def make_drafters(config: EngineConfig, host: PluginHost, model: ServedModel) ->
         check_members(owner, gave("make_drafter", drafter), drafter, "Drafter", attributes=("name",))
         check_type(owner, "its drafter's name", drafter.name, str)
         check_type(owner, "its drafter's needs", drafter.needs, DrafterNeeds)
+        check_type(owner, "the target rows that its drafter needs", drafter.needs.target_rows, int)
         if drafter.needs.layers is not None:
             check_type(owner, "the layers that its drafter needs", drafter.needs.layers, DraftLayers)
         if other := next((named for named in drafters if named.name == drafter.name), None):

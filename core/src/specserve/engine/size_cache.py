@@ -46,10 +46,12 @@ class CacheShape(NamedTuple):
 
 
 class DraftBytes(NamedTuple):
-    """What draft layers take of the cache's memory, in bytes."""
+    """What drafts take of the cache's memory: layers of draft models in bytes, and blocks of the target's layers."""
 
     per_block: int
     fixed: int
+    target_blocks: int = 0
+    """For draft tokens that drafters compute with the target."""
 
 
 NO_DRAFT_LAYERS = DraftBytes(0, 0)
@@ -62,21 +64,22 @@ def make_cache(
     memory is too small."""
     free = int(free_memory(config.device) * model.part.memory_share)
     count = num_blocks(config, model.max_model_len, shape, free, drafts)
-    return allocate(config, shape, model.part.agree_on_blocks(count), model.device)
+    return allocate(config, shape, model.part.agree_on_blocks(count), model.device, drafts.target_blocks)
 
 
 def num_blocks(
     config: EngineConfig, max_model_len: int, shape: CacheShape, free: int, drafts: DraftBytes = NO_DRAFT_LAYERS
 ) -> int:
     """How many blocks the cache has where `free` bytes are free. Raises ConfigError where memory is too small."""
-    per_block = shape.bytes_per_block(config.block_size) + drafts.per_block
+    own = shape.bytes_per_block(config.block_size)
+    per_block, fixed = own + drafts.per_block, drafts.fixed + own * drafts.target_blocks
     if config.kv_memory is not None:
-        count = (parse_bytes(config.kv_memory) - drafts.fixed) // per_block
+        count = (parse_bytes(config.kv_memory) - fixed) // per_block
     else:
         wanted = config.max_num_seqs * num_blocks_for(max_model_len + config.max_draft_tokens, config.block_size)
-        count = min(wanted, (int(free * SHARE_OF_FREE_MEMORY) - drafts.fixed) // per_block)
+        count = min(wanted, (int(free * SHARE_OF_FREE_MEMORY) - fixed) // per_block)
     if count < 2:
-        beside = f", and {drafts.fixed} bytes for draft tokens" if drafts.fixed else ""
+        beside = f", and {fixed} bytes for draft tokens" if fixed else ""
         raise ConfigError(
             f"the KV cache needs at least two blocks of {per_block} bytes{beside}; got room for {max(count, 0)}. "
             "Give more with --kv-memory, or choose a smaller --block-size or --max-num-seqs."
@@ -84,8 +87,10 @@ def num_blocks(
     return count
 
 
-def allocate(config: EngineConfig, shape: CacheShape, count: int, device: torch.device) -> KVCache:
-    """A cache of `count` blocks."""
+def allocate(
+    config: EngineConfig, shape: CacheShape, count: int, device: torch.device, num_scratch: int = 0
+) -> KVCache:
+    """A cache of `count` blocks for requests."""
     try:
         return KVCache(
             num_layers=shape.num_layers,
@@ -97,9 +102,10 @@ def allocate(config: EngineConfig, shape: CacheShape, count: int, device: torch.
             device=device,
             token_widths=shape.token_widths,
             token_dtype=shape.token_dtype,
+            num_scratch=num_scratch,
         )
     except RuntimeError as error:  # what torch's allocators raise
-        wanted = count * shape.bytes_per_block(config.block_size)
+        wanted = (count + num_scratch) * shape.bytes_per_block(config.block_size)
         raise ConfigError(
             f"no room for a KV cache of {wanted} bytes; {free_memory_on(config.device)}. Choose a smaller --kv-memory."
         ) from error

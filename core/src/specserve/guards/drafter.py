@@ -67,8 +67,9 @@ class GuardedDrafter:
     ) -> None:
         self.drafter, self.name, self.metrics, self.cut = drafter, drafter.name, metrics, cut
         self.vocab_size, self.fault_limit = vocab_size, fault_limit
-        self.observes_every_step = drafter.needs != DrafterNeeds()
-        """A drafter that states needs reads the rows of every step; others are called only when a draft is wanted."""
+        self.observes_every_step = drafter.needs != DrafterNeeds(target_rows=drafter.needs.target_rows)
+        """A drafter that reads the rows of every step says so in its needs; others are called only when a draft is
+        wanted."""
         self.reads_logits = drafter.needs.logits
         self.proposes_forced, self.continues_forced = drafter.proposes_forced, drafter.continues_forced
         self.num_faults = self.faults_in_a_row = 0

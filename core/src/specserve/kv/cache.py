@@ -49,7 +49,8 @@ class KVCache:
 
     Where the attention backend lays neighbouring slots out in its own way (`AttentionSpec.kv_layout`), it alone reads
     and writes what is in them; blocks stay what they are. dtype and head_dim are those of the layout then: elements of
-    a head, with what the layout keeps beside its numbers.
+    a head, with what the layout keeps beside its numbers. Behind the blocks that requests hold lie `num_scratch` more,
+    for draft tokens that a drafter computes with the target.
     """
 
     def __init__(
@@ -64,12 +65,14 @@ class KVCache:
         device: torch.device,
         token_widths: Sequence[int] = (),
         token_dtype: torch.dtype = torch.float32,
+        num_scratch: int = 0,
     ) -> None:
         self.num_blocks, self.block_size = num_blocks, block_size
+        num_all = num_blocks + num_scratch
         self.key_limit = min(KEY_LIMIT, torch.finfo(dtype).max) if dtype.is_floating_point else KEY_LIMIT
-        shape = (num_blocks * block_size, num_kv_heads, head_dim)
+        shape = (num_all * block_size, num_kv_heads, head_dim)
         self.data = zeros_in_huge_pages((num_layers, 2), shape, dtype, device)
-        by_block = self.data.view(num_layers, 2, num_blocks, block_size * num_kv_heads * head_dim)
+        by_block = self.data.view(num_layers, 2, num_all, block_size * num_kv_heads * head_dim)
         # one view per layer, made once: a view made per call costs as much as a small kernel
         self.slots = [(layer[0], layer[1]) for layer in self.data]
         self.blocks = [(layer[0], layer[1]) for layer in by_block]

@@ -62,6 +62,7 @@ from specserve.protocols.serving import (
     TextStream,
     Tokenizer,
 )
+from specserve.protocols.target_pass import DraftAdapter, GuessedRows, TargetPass
 from specserve.protocols.verifier import Verifier
 
 __all__ = [
@@ -87,6 +88,7 @@ __all__ = [
     "CostTable",
     "Cut",
     "Delta",
+    "DraftAdapter",
     "DraftChains",
     "DraftComposer",
     "DraftGraphs",
@@ -106,6 +108,7 @@ __all__ = [
     "GraphMode",
     "GraphPlan",
     "GraphShape",
+    "GuessedRows",
     "KVLayout",
     "KernelSet",
     "LayerStates",
@@ -132,6 +135,7 @@ __all__ = [
     "ScoredRow",
     "StackedWeight",
     "TargetCosts",
+    "TargetPass",
     "TensorPart",
     "TextStream",
     "Tokenizer",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from specserve.batch.batch import ScheduledBatch
     from specserve.batch.request import Request
     from specserve.protocols.draft_model import DraftResources
+    from specserve.protocols.target_pass import TargetPass
     from specserve.types import Draft, ForwardOutput, Verdict
 
 
@@ -26,11 +27,14 @@ class DrafterNeeds(msgspec.Struct, frozen=True, kw_only=True):
     which may be written -1 here. The keys there are never negative."""
     layers: DraftLayers | None = None
     """Decoder layers of its own; `connect` is then given their cache and attention."""
+    target_rows: int = 0
+    """How many rows of one request it computes with the target itself at most, in `propose`: the last token, and
+    guesses behind it. `connect_target` is then given a `TargetPass`."""
     logits: bool = False
     """Reads `ForwardOutput.logits`: it proposes before drafters with passes of their own, which may overwrite them."""
     every_step: bool = False
     """Observes every step: `propose` is called, with limits of 0, after steps for which nobody wants a draft, too. For
-    drafters that learn from what was committed. Where any other need is stated it is so anyway."""
+    drafters that learn from what was committed. Where hidden layers, layers or logits are stated it is so anyway."""
 
 
 class Drafter(ABC):
@@ -53,6 +57,9 @@ class Drafter(ABC):
     def connect(self, resources: DraftResources) -> None:  # noqa: B027 (a default)
         """Called once, before any request, if the drafter states `needs.layers`."""
 
+    def connect_target(self, target: TargetPass) -> None:  # noqa: B027 (a default)
+        """Called once, before any request, if the drafter states `needs.target_rows`."""
+
     def start(self, request: Request) -> None:  # noqa: B027 (a default)
         """The request was admitted: its prompt is known, nothing is computed yet."""
 
@@ -61,7 +68,7 @@ class Drafter(ABC):
         self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
     ) -> Sequence[Draft | None]:
         """One draft or None per span; `limits[i]` bounds the nodes for span i and is 0 where none is wanted. Not called
-        after steps for which nobody wants a draft, unless `needs` states anything.
+        after steps for which nobody wants a draft, unless `needs` states more than `target_rows`.
 
         Called after the verdict's tokens were appended to the requests. Spans of requests that ended in this step
         are still there: `stop` was called for them and their limit is 0. Their blocks are free, and keep their content
