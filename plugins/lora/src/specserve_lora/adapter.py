@@ -56,6 +56,8 @@ class AdapterReader:
     device: torch.device
     max_rank: int
     max_bytes: int
+    rank_limit: str = "lora.max_rank allows"
+    """What says `max_rank`, in error messages."""
 
     def read(self, directory: AdapterDir) -> Adapter:
         """All checks but those of values are done before the tensors are read. Raises AdapterError."""
@@ -76,7 +78,7 @@ class AdapterReader:
         widest = max(targets, key=lambda target: target.rank)
         if widest.rank > self.max_rank:
             raise AdapterError(
-                f"{source}: {widest.stem} has rank {widest.rank}, and lora.max_rank allows {self.max_rank}.",
+                f"{source}: {widest.stem} has rank {widest.rank}, and {self.rank_limit} {self.max_rank}.",
                 param="lora_path",
                 code="max_rank",
             )

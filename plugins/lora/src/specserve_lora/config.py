@@ -39,9 +39,9 @@ MODIFIES_BASE_WEIGHTS = ("pissa", "corda", "olora", "loftq", "lora_ga")
 IGNORED = {
     *("task_type", "auto_mapping", "base_model_name_or_path", "revision", "inference_mode"),
     *("runtime_config", "lora_dropout", "megatron_config", "megatron_core", "loftq_config", "eva_config"),
-    *("corda_config", "lora_ga_config", "velora_config", "qalora_group_size", "ensure_weight_tying"),
+    *("corda_config", "lora_ga_config", "velora_config", "qalora_group_size", "ensure_weight_tying", "uno_config"),
 }
-"""Fields about training, or about other fields."""
+"""Fields about training, about drafts or about other fields."""
 
 MAX_PATTERN_LEN = 4096
 Text = Annotated[str, Meta(max_length=MAX_PATTERN_LEN)]

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from specserve.api import ConfigError, RequestError, ResolvedModel, hookimpl, parse_bytes
 from specserve.api.files import find_root
-from specserve.api.models import LowRankDelta
 from specserve_lora.adapter import AdapterReader
 from specserve_lora.adapter_dir import ROOT, unconfined_dir
+from specserve_lora.deltas import add_deltas
 from specserve_lora.eviction import CacheLimits
-from specserve_lora.modules import HEAD, modules_of
+from specserve_lora.modules import modules_of
 from specserve_lora.observer import LoraObserver
 from specserve_lora.options import LoraOptions
 from specserve_lora.pins import Pin
@@ -53,9 +53,7 @@ class LoraPlugin:
     def adapt_model(self, model: AdaptableModel, config: EngineConfig, options: LoraOptions) -> None:
         store = make_store(model, config, options)
         self.state = SharedState(store, find_root(ROOT, options.root))
-        for name, projection in model.projections.items():
-            if name != HEAD:
-                projection.add_delta(LowRankDelta(name, model.kernels))
+        add_deltas(model)
         load_configured(store, options.adapters)
 
     @hookimpl

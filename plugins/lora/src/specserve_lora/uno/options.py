@@ -1,0 +1,46 @@
+"""The options of uno and their ranges."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from specserve.api import ConfigError, RequestError
+from specserve.api.files import expand_user
+from specserve_lora.adapter_dir import CONFIG, WEIGHTS, AdapterDir, unconfined_dir
+
+MAX_DRAFT_TOKENS = 64
+OF_REPOSITORY = "adapter"
+"""The folder of published repositories that has the adapter."""
+
+
+class UnoOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """`--set uno.adapter=PATH`."""
+
+    adapter: str | None = None
+    """The draft adapter: a directory in PEFT's format, or one with such a directory named `adapter`."""
+    draft_tokens: Annotated[int, Meta(ge=1, le=MAX_DRAFT_TOKENS)] | None = None
+    """Draft tokens of a request at most, the rows of its pass; None: the adapter's `block_size`, else 8."""
+    mask_token_id: Annotated[int, Meta(ge=2)] | None = None
+    """Random tokens are from 1 to below this number, as in the adapter's training; None: the adapter's
+    `mask_token_id`, else the vocabulary's size."""
+
+    def __post_init__(self) -> None:
+        if self.adapter is not None:
+            directory_of(self.adapter)  # a wrong path is told before the model is loaded
+
+
+def directory_of(path: str) -> AdapterDir:
+    """Raises ConfigError where the adapter's files are not there."""
+    try:
+        inner = expand_user(path) / OF_REPOSITORY
+        has_inner = not (inner.parent / CONFIG).exists() and (inner / CONFIG).exists()
+        directory = unconfined_dir(str(Path(path) / OF_REPOSITORY) if has_inner else path)
+        for file in (CONFIG, WEIGHTS):
+            directory.open(file).close()
+    except RequestError as error:
+        raise ConfigError(f"uno.adapter: {error}") from None
+    return directory
