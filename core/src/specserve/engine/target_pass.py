@@ -54,8 +54,8 @@ def check_target(model: ServedModel, drafters: Sequence[Drafter]) -> None:
     name = next((drafter.name for drafter in drafters if drafter.needs.target_rows), None)
     if name is not None and model.recurrent:
         raise ConfigError(
-            f"drafter {name} drafts with the target's own layers, and this model has {len(model.recurrent)} recurrent "
-            f"ones, whose states guesses would change. Remove --plugin {name}, or draft with eagle or ngram."
+            f"drafter {name} drafts with the target's own layers, and {len(model.recurrent)} of this model's are "
+            f"recurrent: draft tokens would change their states. Remove --plugin {name}, or draft with eagle or ngram."
         )
 
 

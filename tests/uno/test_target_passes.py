@@ -1,0 +1,127 @@
+"""Passes over guesses: what they write, where, and what becomes of faults."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from uno_engines import mixed_requests, uno_engine
+
+from specserve.errors import ConfigError, PluginError
+from specserve.kv.slots import slots_of
+from specserve.protocols import Drafter, DrafterNeeds, GuessedRows
+from specserve_workbench.testing.engines import make_engine, plain_run, run_requests
+from specserve_workbench.testing.requests import toy_request
+from specserve_workbench.testing.toy import write_checkpoint
+
+
+class Guessing(Drafter):
+    """Computes the same guesses for every request, and drafts nothing. Looks at the cache before and after."""
+
+    name = "guessing"
+    needs = DrafterNeeds(target_rows=9)
+
+    def __init__(self) -> None:
+        self.logits: dict[tuple[str, int], torch.Tensor] = {}
+        self.changed: list[set[int]] = []
+        self.allowed: list[set[int]] = []
+        self.cache = None
+
+    def connect_target(self, target):
+        self.target = target
+
+    def propose(self, batch, output, verdict, limits):
+        requests = [span.request for span, limit in zip(batch.spans, limits, strict=True) if limit]
+        before, (logits_before, hidden) = self.cache.data.clone(), (output.logits.clone(), output.hidden)
+        logits = self.target.logits([GuessedRows(request, range(3, 11)) for request in requests])
+        self.changed.append(slots_that_differ(before, self.cache.data))
+        self.allowed.append({slot for request in requests for slot in self.slots_behind(request)})
+        assert torch.equal(output.logits, logits_before)
+        assert output.hidden is hidden
+        for i, request in enumerate(requests):
+            self.logits[request.id, len(request.tokens)] = logits[9 * i].clone()
+        return [None] * len(limits)
+
+    def slots_behind(self, request):
+        """Its own, and those of no request."""
+        size = self.cache.block_size
+        own = slots_of(request.blocks, range(request.computed, len(request.blocks) * size), size)
+        return [*own, *range(self.cache.num_blocks * size, len(self.cache.slots[0][0]))]
+
+
+def slots_that_differ(before, after):
+    return set((before != after).flatten(3).any(-1).any(0).any(0).nonzero().flatten().tolist())
+
+
+@pytest.mark.parametrize("block_size", [1, 16])
+@pytest.mark.parametrize("kernels", ["torch", "cpu"])
+def test_nothing_is_written_but_behind_what_is_computed(uno_target, kernels, block_size):
+    """sdpa keeps slots one by one, whatever the kernels."""
+    drafter = Guessing()
+    engine = make_engine(
+        uno_target, drafter, default_plugins=kernels == "cpu", attention="sdpa", block_size=block_size, kv_memory="2M"
+    ).engine
+    drafter.cache = engine.parts.cache
+    requests = mixed_requests(12)
+    run = run_requests(engine, requests)
+    assert not run.metrics.drafter_faults
+    assert len(drafter.changed) > 30
+    assert all(changed <= allowed for changed, allowed in zip(drafter.changed, drafter.allowed, strict=True))
+    scratch = drafter.cache.num_blocks * block_size
+    behind = {slot >= scratch for changed in drafter.changed for slot in changed}
+    assert behind == ({True} if block_size == 1 else {False, True}), "slots of the request, where it has any left"
+
+
+@pytest.mark.parametrize("default_plugins", [False, True])
+def test_the_last_tokens_logits_are_those_of_the_next_step(uno_target, default_plugins):
+    requests = [toy_request(f"r{i}", range(1 + i, 9 + 7 * i), max_tokens=12, ignore_eos=True) for i in range(5)]
+    drafter = Guessing()
+    engine = make_engine(uno_target, drafter, default_plugins=default_plugins).engine
+    drafter.cache, seen, forward = engine.parts.cache, {}, engine.runner.forward
+
+    def watched(batch):
+        output = forward(batch)
+        for span, first in zip(batch.spans, batch.scored_offsets, strict=True):
+            if span.scored:
+                seen[span.request_id, span.start + span.length] = output.logits[first].clone()
+        return output
+
+    engine.runner.forward = watched
+    run_requests(engine, requests)
+    assert len(drafter.logits) == 5 * 10, "none is wanted before the last token"
+    assert all(torch.equal(logits, seen[key]) for key, logits in drafter.logits.items())
+
+
+class Failing(Guessing):
+    def propose(self, batch, output, verdict, limits):
+        raise RuntimeError("a pass failed")
+
+
+def test_a_pass_that_fails_costs_drafts_and_no_request(uno_target):
+    requests = mixed_requests(8)
+    run = run_requests(make_engine(uno_target, Failing()).engine, requests)
+    assert run.decided() == plain_run(uno_target, requests).decided()
+    assert run.metrics.drafters_disabled == {"guessing"}
+
+
+def test_recurrent_layers_are_refused_by_the_drafters_name(tmp_path):
+    target = write_checkpoint(tmp_path / "target", architecture="qwen3_5_text")
+    with pytest.raises(ConfigError, match=r"drafter guessing .* and 1 of this model's are recurrent"):
+        make_engine(target, Guessing())
+
+
+def test_blocks_of_guesses_are_within_the_memory(uno_target, draft_adapter):
+    whole = uno_engine(uno_target, draft_adapter, kv_memory="1M", max_num_seqs=8, block_size=16).parts.cache
+    plain = make_engine(uno_target, kv_memory="1M", max_num_seqs=8, block_size=16).engine.parts.cache
+    assert whole.data.nbytes <= 2**20
+    assert plain.num_blocks - whole.num_blocks == 8, "six rows fit into one block of each request"
+    with pytest.raises(ConfigError, match=r"at least two blocks of \d+ bytes, and \d+ bytes for draft tokens"):
+        uno_engine(uno_target, draft_adapter, kv_memory="100K", max_num_seqs=64)
+
+
+class Wrong(Guessing):
+    needs = DrafterNeeds(target_rows="9")  # type: ignore[arg-type]
+
+
+def test_a_number_of_rows_that_is_none_is_refused(uno_target):
+    with pytest.raises(PluginError, match="the target rows that its drafter needs"):
+        make_engine(uno_target, Wrong())
