@@ -129,12 +129,13 @@ docs-serve: $(VENV)/.docs
 	@$(BIN)/python tools/docs_site.py serve
 
 # Proves every declared pair anew, and writes what was found into docs/.
-TOY := from pathlib import Path; from specserve_workbench.testing.toy import write_checkpoint; write_checkpoint(Path('build/proofs/llama'))
-OWN := adaptive cpu eagle gguf grammar hybrid_attn kv_events lora ngram quantised repeat tensor_parallel transformers
+TOY := from pathlib import Path; from specserve_workbench.testing.toy import write_checkpoint; write_checkpoint(Path('build/proofs/llama')); \
+	from draft_adapters import write_draft_adapter; write_draft_adapter(Path('build/proofs/draft'), Path('build/proofs/llama'))
+OWN := adaptive cpu eagle gguf grammar hybrid_attn kv_events lora ngram quantised repeat tensor_parallel transformers uno
 proofs: $(VENV)/.dev
-	$(BIN)/python -c "$(TOY)"
+	PYTHONPATH=tests $(BIN)/python -c "$(TOY)"
 	$(BIN)/python -m pytest -q $(OWN:%=--specserve-plugin %) --specserve-set eagle.model=build/proofs/llama \
-		--specserve-set eagle.steps=3 --specserve-set 'kv_events.endpoint=tcp://127.0.0.1:*' \
+		--specserve-set eagle.steps=3 --specserve-set uno.adapter=build/proofs/draft --specserve-set 'kv_events.endpoint=tcp://127.0.0.1:*' \
 		--specserve-set transformers.architectures=all --specserve-report docs/compatibility.json
 	$(MAKE) pages
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from draft_adapters import write_draft_adapter
 from planning_cases import FixedCosts
 from specserve.attention.sdpa import SdpaFactory
 from specserve.declare import InProcessPlugin, PluginDeclaration
@@ -125,7 +126,7 @@ PARTNERS = {
 """For a feature, something that provides it and that the plugin under test runs beside."""
 
 
-DRAFTING = ("eagle", "ngram", "repeat")
+DRAFTING = ("eagle", "ngram", "repeat", "uno")
 RANKS = "tensor_parallel"
 """Adds in another order than one process does: the same tokens in float32, and log-probabilities that are nearly so."""
 OF_INSTALLED = {
@@ -140,6 +141,8 @@ OF_NGRAM = ("draft.chain", "draft.tree", "observer.metrics", "server.routes")
 
 def needed_options(plugin, toy_model):
     """Of plugins that need any: eagle drafts with the toy model itself, as a stand-alone draft model."""
+    if plugin == "uno":
+        return {plugin: {"adapter": str(write_draft_adapter(toy_model.parent / "draft adapter", toy_model))}}
     needed = {
         "eagle": {"model": str(toy_model), "steps": 4},
         "kv_events": {"endpoint": "tcp://127.0.0.1:*"},  # an earlier engine may not be forgotten yet

@@ -11,10 +11,11 @@ from author_mistakes import DRAFTER, PROCESSOR
 from conformance_runs import counts_of, run_kit, table_of
 from fake_site import write_plugin
 
+from draft_adapters import write_draft_adapter
 from specserve_workbench.testing.conformance.cases import SETTINGS
 
 COMPATIBLE = dict.fromkeys(("draft.chain", "draft.tree"), "WORKS")
-OWN = ("adaptive", "cpu", "eagle", "grammar", "hybrid_attn", "kv_events", "lora", "ngram", "repeat")
+OWN = ("adaptive", "cpu", "eagle", "grammar", "hybrid_attn", "kv_events", "lora", "ngram", "repeat", "uno")
 RANKS = "tensor_parallel"
 """Its processes start for every case, which takes minutes: only with the sweeps."""
 BESIDE_RANKS = f"with {RANKS}"
@@ -40,7 +41,8 @@ MISTAKEN = PROCESSOR.replace("return logits", "logits[7] += 50.0 * len(path)\n  
 
 def own_settings(toy_model):
     """What some of our plugins need."""
-    return f"eagle.model={toy_model}", "eagle.steps=3", "kv_events.endpoint=tcp://127.0.0.1:*"
+    adapter = write_draft_adapter(toy_model.parent / "draft adapter", toy_model)
+    return f"eagle.model={toy_model}", "eagle.steps=3", "kv_events.endpoint=tcp://127.0.0.1:*", f"uno.adapter={adapter}"
 
 
 def left_out(plugin):

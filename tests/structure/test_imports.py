@@ -31,6 +31,7 @@ LIGHT_MODULES = (
     "specserve_hybrid_attn.compat",
     "specserve_kv_events.compat",
     "specserve_lora.compat",
+    "specserve_lora.uno.compat",
     "specserve_ngram.compat",
     "specserve_transformers.compat",
     "repeat_plugin.compat",

@@ -9,8 +9,7 @@ import pytest
 
 sys.path += [str(Path(__file__).parent.parent / name) for name in ("lora", "eagle", "hybrid_attn", "faults", "models")]
 
-from uno_engines import write_draft_adapter
-
+from draft_adapters import write_draft_adapter
 from specserve_workbench.testing.toy import write_checkpoint
 
 

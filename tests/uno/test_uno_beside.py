@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from toy_adapters import lora_of, lora_options, under, write_adapters
 from uno_engines import mixed_requests, uno_engine
 
 from specserve_workbench.testing.engines import make_engine, run_requests
 from specserve_workbench.testing.requests import structured_requests, varied_requests
+from toy_adapters import lora_of, lora_options, under, write_adapters
 
 
 @pytest.fixture(scope="module")

@@ -8,12 +8,13 @@ from operator import mul
 import pytest
 import torch
 from plain_llama import PlainLlama
-from toy_adapters import lora_of, lora_options, under, write_adapter
-from uno_engines import BLOCK, UNO_CONFIG, Witness, mixed_requests, uno_engine
+from uno_engines import Witness, mixed_requests, uno_engine
 
+from draft_adapters import BLOCK, UNO_CONFIG
 from specserve_lora.uno.noise import noise_tokens
 from specserve_workbench.testing.engines import run_requests
 from specserve_workbench.testing.requests import toy_request
+from toy_adapters import lora_of, lora_options, under, write_adapter
 
 
 @torch.inference_mode()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from uno_engines import mixed_requests, uno_engine, write_draft_adapter
+from uno_engines import mixed_requests, uno_engine
 
 from covering import covering
+from draft_adapters import write_draft_adapter
 from specserve_workbench.testing.engines import accepted, plain_run, run, run_requests
 from specserve_workbench.testing.requests import toy_request
 from specserve_workbench.testing.toy import write_checkpoint
@@ -37,7 +38,7 @@ def memory_for(num_blocks, target, adapter, **options):
     return str((num_blocks + len(cache.blocks[0][0]) - cache.num_blocks) * per_block)
 
 
-@pytest.mark.parametrize(("block_size", "num_blocks"), [(1, 330), (16, 26)])
+@pytest.mark.parametrize(("block_size", "num_blocks"), [(1, 260), (16, 26)])
 def test_drafts_change_nothing_where_requests_are_preempted(uno_target, draft_adapter, block_size, num_blocks):
     options = {"block_size": block_size, "default_plugins": True}
     requests = [request for request in mixed_requests(16, seed=1) if len(request.prompt_token_ids) < 300]

@@ -6,14 +6,15 @@ import json
 import logging
 
 import pytest
-from toy_adapters import write_adapter
-from uno_engines import BLOCK, UNO_CONFIG, Witness, mixed_requests, uno_engine, write_draft_adapter
+from uno_engines import Witness, mixed_requests, uno_engine
 
+from draft_adapters import BLOCK, UNO_CONFIG, write_draft_adapter
 from specserve.errors import ConfigError
 from specserve_server.cli import main
 from specserve_workbench.testing.engines import make_engine, run_requests
 from specserve_workbench.testing.requests import TOY_VOCAB
 from specserve_workbench.testing.toy import write_checkpoint
+from toy_adapters import write_adapter
 
 
 def test_without_an_adapter_the_error_says_which_option(uno_target):

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from toy_adapters import write_adapter
-
 from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve_workbench.testing.engines import make_engine, set_planner, verify_everything
-from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests
+from specserve_workbench.testing.requests import toy_request, varied_requests
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,14 +14,6 @@ if TYPE_CHECKING:
 
     from specserve.engine.engine import Engine
     from specserve.types import GenerateRequest
-
-BLOCK = 6
-UNO_CONFIG = {"mask_token_id": TOY_VOCAB - 5, "block_size": BLOCK}
-
-
-def write_draft_adapter(path: Path, target: Path, *, size: float = 0.1, **config: Any) -> Path:
-    """A random one, of which a little more than by chance is right."""
-    return write_adapter(path, target, rank=5, size=size, seed=31, **({"uno_config": UNO_CONFIG} | config))
 
 
 def uno_engine(
