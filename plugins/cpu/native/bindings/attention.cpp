@@ -24,6 +24,14 @@ void bind_plan(nb::module_& m) {
             nb::arg("start"), nb::arg("length"), nb::arg("num_committed"), nb::arg("block_ids"), nb::arg("parents"),
             nb::arg("first_node") = 0)
         .def(
+            "add_together",
+            [](AttentionPlan& plan, int start, int length, const std::vector<int32_t>& block_ids) {
+                if (!plan.add_together(start, length, block_ids))
+                    throw std::invalid_argument(std::to_string(length) + " rows from token " + std::to_string(start) +
+                                                " do not fit their " + std::to_string(block_ids.size()) + " blocks.");
+            },
+            nb::arg("start"), nb::arg("length"), nb::arg("block_ids"))
+        .def(
             "pad",
             [](AttentionPlan& plan, int rows) {
                 if (rows < 0 || rows > INT32_MAX - plan.num_rows())

@@ -52,7 +52,7 @@ void Attention<S>::gather_queries(const Tile& tile, int begin, int end, const In
             std::memcpy(workspace.queries + static_cast<size_t>((h * tile.num_rows + r)) * width,
                         in.q + (tile.first_row + r) * in.q_stride + static_cast<ptrdiff_t>(width) * h,
                         width * sizeof(S));
-    for (int i = 0; i < tile.num_rows * group; ++i) workspace.kv_lens[i] = tile.kv_len + i / group;
+    for (int i = 0; i < tile.num_rows * group; ++i) workspace.kv_lens[i] = tile.keys_of(i / group);
 }
 
 template <typename S>

@@ -5,6 +5,12 @@
 
 namespace specserve {
 
+namespace {
+bool has_negative(const std::vector<int32_t>& blocks) {
+    return std::any_of(blocks.begin(), blocks.end(), [](int32_t block) { return block < 0; });
+}
+}  // namespace
+
 bool AttentionPlan::add(int start, int length, int num_committed, const std::vector<int32_t>& block_ids,
                         const std::vector<int32_t>& parents, int first_node) {
     if (start < 0 || num_committed < 0 || length < std::max(num_committed, 1) || first_node < 0) return false;
@@ -14,11 +20,8 @@ bool AttentionPlan::add(int start, int length, int num_committed, const std::vec
     for (int node = 0; node < num_parents; ++node)
         if (parents[node] < -1 || parents[node] >= node) return false;
     if (static_cast<int64_t>(block_ids.size()) * block_size_ < int64_t{start} + first_node + length) return false;
-    for (int32_t block : block_ids)
-        if (block < 0) return false;
-    int block_offset = static_cast<int>(block_ids_.size());
-    for (int32_t block : block_ids) max_slot_ = std::max(max_slot_, (int64_t{block} + 1) * block_size_ - 1);
-    block_ids_.insert(block_ids_.end(), block_ids.begin(), block_ids.end());
+    if (has_negative(block_ids)) return false;
+    int block_offset = add_blocks(block_ids);
 
     // The draft tokens that continue the committed ones as a chain share their tiles.
     int chain = parents.empty() ? num_drafts : 0;
@@ -43,11 +46,43 @@ bool AttentionPlan::add(int start, int length, int num_committed, const std::vec
     return true;
 }
 
-void AttentionPlan::add_tiles(int kv_len, int num_rows, int block_offset, int branch_start, int branch_slots_offset) {
+bool AttentionPlan::add_together(int start, int length, const std::vector<int32_t>& block_ids) {
+    if (start < 0 || length < 1 || has_negative(block_ids)) return false;
+    if (static_cast<int64_t>(block_ids.size()) * block_size_ < int64_t{start} + length) return false;
+    add_tiles(start + length, length, add_blocks(block_ids), INT32_MAX, 0, 0);
+    return true;
+}
+
+// Returns where they begin.
+int AttentionPlan::add_blocks(const std::vector<int32_t>& block_ids) {
+    int offset = static_cast<int>(block_ids_.size());
+    for (int32_t block : block_ids) max_slot_ = std::max(max_slot_, (int64_t{block} + 1) * block_size_ - 1);
+    block_ids_.insert(block_ids_.end(), block_ids.begin(), block_ids.end());
+    return offset;
+}
+
+void AttentionPlan::add_tiles(int kv_len, int num_rows, int block_offset, int branch_start, int branch_slots_offset,
+                              int growth) {
     for (int row = 0; row < num_rows; row += rows_per_tile_)
-        tiles_.push_back({num_rows_ + row, std::min(rows_per_tile_, num_rows - row), kv_len + row, block_offset,
-                          branch_start, branch_slots_offset});
+        tiles_.push_back({num_rows_ + row, std::min(rows_per_tile_, num_rows - row), kv_len + row * growth,
+                          block_offset, branch_start, branch_slots_offset, growth});
     num_rows_ += num_rows;
+}
+
+AttentionPlan AttentionPlan::of_rows(const std::vector<int64_t>& rows) const {
+    AttentionPlan some(block_size_, rows_per_tile_);
+    some.block_ids_ = block_ids_;
+    some.branch_slots_ = branch_slots_;
+    some.max_slot_ = max_slot_;
+    auto tile = tiles_.begin();
+    for (size_t i = 0, end; i < rows.size(); i = end) {
+        while (rows[i] >= tile->first_row + tile->num_rows) ++tile;
+        for (end = i + 1; end < rows.size() && rows[end] == rows[end - 1] + 1; ++end)
+            if (rows[end] >= tile->first_row + tile->num_rows) break;
+        some.add_tiles(tile->keys_of(static_cast<int>(rows[i]) - tile->first_row), static_cast<int>(end - i),
+                       tile->block_offset, tile->branch_start, tile->branch_slots_offset, tile->growth);
+    }
+    return some;
 }
 
 AttentionPlan AttentionPlan::next_positions(const std::vector<int>& rows) const {
@@ -91,10 +126,12 @@ void AttentionPlan::find_preceding(int reach, std::vector<int64_t>& slots) const
     std::vector<int64_t> keys(static_cast<size_t>(rows_per_tile_) + static_cast<size_t>(reach));
     for (const Tile& tile : tiles_) {
         int own = tile.kv_len - 1, first = std::max(0, own - reach);
-        find_slots(tile, first, own + tile.num_rows - 1 - first, keys.data());
+        find_slots(tile, first, tile.num_keys() - 1 - first, keys.data());
         int64_t* to = slots.data() + std::ptrdiff_t{tile.first_row} * reach;
-        for (int key = own; key < own + tile.num_rows; ++key, to += reach)
+        for (int row = 0; row < tile.num_rows; ++row, to += reach) {
+            int key = tile.keys_of(row) - 1;
             for (int d = 1; d <= std::min(reach, key); ++d) to[d - 1] = keys[static_cast<size_t>(key - d - first)];
+        }
     }
 }
 

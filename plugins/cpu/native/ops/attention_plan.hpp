@@ -1,8 +1,8 @@
 // Which keys each row of a batch sees, as tiles: consecutive rows of one request along one path.
 //
-// Row i of a tile sees the first `kv_len + i` keys of its path. Keys below `branch_start` are in the request's blocks;
-// the others, on a branch of a draft tree, have a list of slots. How rows are split into tiles does not change their
-// bits.
+// Row i of a tile sees the first `kv_len + i` keys of its path, or all rows see as many. Keys below `branch_start` are
+// in the request's blocks; the others, on a branch of a draft tree, have a list of slots. How rows are split into tiles
+// does not change their bits.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,10 @@ struct Tile {
     int block_offset;         // of the request's block ids in AttentionPlan::block_ids_
     int branch_start;         // INT32_MAX outside branches
     int branch_slots_offset;  // of key `branch_start` in AttentionPlan::branch_slots_
+    int growth = 1;           // how many keys more each row sees than the one before it: 1 or 0
 
-    int num_keys() const { return kv_len + num_rows - 1; }
+    int keys_of(int row) const { return kv_len + row * growth; }  // row: of the tile
+    int num_keys() const { return keys_of(num_rows - 1); }
 };
 
 class AttentionPlan {
@@ -34,12 +36,19 @@ class AttentionPlan {
     bool add(int start, int length, int num_committed, const std::vector<int32_t>& block_ids,
              const std::vector<int32_t>& parents, int first_node);
 
+    // A request's rows: `length` tokens from position `start`, each of which sees all of them. Returns false if a
+    // number is out of range.
+    bool add_together(int start, int length, const std::vector<int32_t>& block_ids);
+
     // Rows behind the others that belong to no request and attend to nothing. Their outputs are undefined.
     void pad(int rows) { num_rows_ += rows; }
 
     // One row of each of these rows' requests: the position behind it. Each request here has one row, on no branch, and
     // its blocks have room (`has_room`).
     AttentionPlan next_positions(const std::vector<int>& rows) const;
+
+    // The same of some rows alone, ascending, none of them padding.
+    AttentionPlan of_rows(const std::vector<int64_t>& rows) const;
 
     // Whether this plan has one row of each request, on no branch, and the blocks of request i have room for `more[i]`
     // positions behind it.
@@ -59,7 +68,9 @@ class AttentionPlan {
     int64_t max_slot() const { return max_slot_; }
 
    private:
-    void add_tiles(int kv_len, int num_rows, int block_offset, int branch_start, int branch_slots_offset);
+    int add_blocks(const std::vector<int32_t>& block_ids);
+    void add_tiles(int kv_len, int num_rows, int block_offset, int branch_start, int branch_slots_offset,
+                   int growth = 1);
 
     int block_size_, rows_per_tile_;
     int num_rows_ = 0;

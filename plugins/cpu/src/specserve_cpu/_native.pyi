@@ -68,6 +68,9 @@ class AttentionPlan:
         others draft tokens. parents: of the draft tokens, -1 for the root; empty for a chain. Draft tokens before
         `first_node` are in the cache and are no rows."""
 
+    def add_together(self, start: int, length: int, block_ids: Sequence[int]) -> None:
+        """A request's rows: `length` tokens from position `start`, each of which sees all of them."""
+
     def pad(self, rows: int) -> None:
         """Rows behind the others that belong to no request and attend to nothing; their slots are -1. What comes out
         for them is undefined."""

@@ -96,8 +96,7 @@ class CpuPagedAttention(AttentionBackend):
         for span in batch.spans:
             draft = span.draft
             if span.sees_ahead:
-                for _ in range(span.length):  # each of them sees what the last one sees
-                    plan.add(span.start + span.length - 1, 1, 0, span.blocks, ())
+                plan.add_together(span.start, span.length, span.blocks)
                 continue
             parents = () if draft is None or draft.parents is None else draft.parents
             plan.add(span.start, span.length, span.known, span.blocks, parents, span.first_node)
