@@ -121,11 +121,14 @@ class FailingPasses(DraftPass):
             raise RuntimeError("a pass failed")
         return self.passes.step(*arguments, from_target=from_target)
 
-    def propose(self, *arguments: Any) -> Any:
-        self.num_calls += not self.from_target
-        if not self.from_target and self.num_calls in self.calls:
+    def draft(self, committed: Any, hidden: Any, *blocks: Any) -> Any:
+        """Of a block head: a pass over committed tokens, and one over draft tokens."""
+        self.num_calls += 1
+        if self.num_calls in self.calls:
+            if not self.from_target:
+                self.passes.step(committed, hidden, [], 1, from_target=True)
             raise RuntimeError("a pass failed")
-        return self.passes.propose(*arguments)
+        return self.passes.draft(committed, hidden, *blocks)
 
     def mend(self) -> None:
         self.drafter.passes = self.passes

@@ -3,6 +3,7 @@
 from specserve.engine.model_roles import installed_formats
 from specserve.inference import inference
 from specserve.kernels.torch_kernels import TorchKernels
+from specserve.models.block_head import BlockHead, MarkovHead
 from specserve.models.config import ModelConfig, Multipliers, SwigluClamp
 from specserve.models.decoder import AttentionInput, DecoderLayer, DecoderModel, DecoderWeights, Rotation
 from specserve.models.draft_head import DraftHead, TargetNorm
@@ -44,6 +45,7 @@ __all__ = [
     "Activations",
     "AttentionInput",
     "BatchRows",
+    "BlockHead",
     "DecoderLayer",
     "DecoderModel",
     "DecoderWeights",
@@ -56,6 +58,7 @@ __all__ = [
     "LayerTraits",
     "LoadRequest",
     "LowRankDelta",
+    "MarkovHead",
     "MixerConfig",
     "MixtureOfExperts",
     "Mlp",

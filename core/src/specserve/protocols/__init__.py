@@ -27,7 +27,7 @@ from specserve.protocols.draft_model import (
     LayersFunction,
     TargetCosts,
 )
-from specserve.protocols.draft_pass import DraftChains, DraftPass, DraftStep
+from specserve.protocols.draft_pass import BlockPass, DraftChains, DraftPass, DraftStep
 from specserve.protocols.drafter import Drafter, DrafterNeeds
 from specserve.protocols.graphs import (
     AdapterLimits,
@@ -79,6 +79,7 @@ __all__ = [
     "AttentionFactory",
     "AttentionNeeds",
     "AttentionSpec",
+    "BlockPass",
     "BlocksRemoved",
     "BlocksStored",
     "CacheChange",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve.batch.batch import Batch
+    from specserve.batch.request import Request
     from specserve.protocols.sampling import DraftToken, ScoredRow
 
 
@@ -56,3 +57,17 @@ class DraftPass(ABC):
         input of its next pass, with the bits of `step`. Row i wants a chain of steps[i] tokens, at least one. None: go
         on pass by pass."""
         return None
+
+
+class BlockPass(DraftPass):
+    """Passes of a block head. `step` computes nothing but the keys and values of committed tokens: no row is scored,
+    and no tokens come back."""
+
+    @abstractmethod
+    def draft(
+        self, committed: Batch, hidden: Tensor, blocks: Batch, requests: Sequence[Request], wanted: Sequence[int]
+    ) -> list[list[DraftToken]]:
+        """`step` over the committed tokens, whose hidden states are [R, W], and then a pass over one block for each
+        request: its last token and mask tokens. The chain of each request, of at most wanted[i] draft tokens, at least
+        one, and the probability that each is accepted if those before it are; shorter where there is no further
+        token."""

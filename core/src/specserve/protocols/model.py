@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from specserve.batch.lora_plan import LoraPlan, Segment
     from specserve.batch.mixer_inputs import LoadedRuns
     from specserve.protocols.attention import AttentionBackend
-    from specserve.protocols.draft_pass import DraftPass
+    from specserve.protocols.draft_pass import BlockPass, DraftPass
     from specserve.protocols.graphs import AdapterLimits, GraphAdapters, RunLimits
     from specserve.protocols.lowrank import AdapterWeights
     from specserve.protocols.mixer import Mixer
@@ -155,6 +155,11 @@ class KernelSet(ABC):
     def fuse_draft(self, head: Any, pieces: DraftPass, attention: AttentionBackend) -> DraftPass | None:
         """A pass of the `specserve.models.draft_head.DraftHead` with the same bits as its pieces, which may serve what
         the fused one does not; None: the pieces are called."""
+        return None
+
+    def fuse_blocks(self, head: Any, pieces: BlockPass, attention: AttentionBackend) -> BlockPass | None:
+        """A pass of the `specserve.models.block_head.BlockHead` with the draft tokens of its pieces, which may serve
+        what the fused one does not; None: the pieces are called."""
         return None
 
 

@@ -35,6 +35,8 @@ void bind_decoder_stack(nb::module_& m);
 template <typename S>
 void bind_draft_head(nb::module_& m);
 template <typename S>
+void bind_block_head(nb::module_& m);
+template <typename S>
 void bind_gated_delta_net(nb::module_& m);
 
 // A job of one phase that runs kernels for S.

@@ -98,6 +98,7 @@ class PyDecoderStack {
     DecoderStack<S>& stack() { return stack_; }
     std::mutex& mutex() { return mutex_; }
     int hidden_size() const { return hidden_size_; }
+    int kv_size() const { return shape_.kv_size(); }
     int num_logits() const { return lm_head_->linear().out_features; }
     float eps() const { return shape_.eps; }
     const S* final_norm() const { return checked_rounded_norm<S>(final_norm_, hidden_size_); }

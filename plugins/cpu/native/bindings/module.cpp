@@ -13,6 +13,7 @@ void bind(nb::module_ m) {
     bind_attention<S>(m);
     bind_decoder_stack<S>(m);
     bind_draft_head<S>(m);
+    bind_block_head<S>(m);
     bind_gated_delta_net<S>(m);
 }
 

@@ -71,7 +71,13 @@ struct DecoderShape {
     ExpertShape experts() const { return {routing, hidden_size, expert_size, activation}; }
 
     int q_size() const { return heads.num_heads * heads.head_dim; }
-    int qkv_size() const { return (heads.num_heads + 2 * heads.num_kv_heads) * heads.head_dim; }
+    int kv_size() const { return heads.num_kv_heads * heads.head_dim; }
+    int qkv_size() const { return q_size() + 2 * kv_size(); }
+    // In a row of [queries, keys, values].
+    template <typename S>
+    S* key_of(S* qkv, int kv_head) const {
+        return qkv + q_size() + kv_head * ptrdiff_t{heads.head_dim};
+    }
 
     template <typename S>
     int num_gates(const DecoderLayer<S>& layer) const {
@@ -128,6 +134,11 @@ class DecoderStack {
     // keys and values: it becomes the first rows of x. `plan` is not read if there is one layer. Of layers as Llama's.
     void forward_some(S* x, const int64_t* positions, const int64_t* slots, const AttentionPlan& plan, int rows,
                       const S* aux, const RowSubset& last);
+
+    // Keys and values of all layers, of rows that pass through none. One phase of a job. made: [rows][layers][keys,
+    // values]; the keys become normed and rotated.
+    void store_keys_values(ThreadPool::Team& team, S* made, const int64_t* positions, const int64_t* slots,
+                           int rows) const;
 
     // Where the next batch has the rows that a layer's mixer reads, and those that it gives, after `reserve`.
     void reserve(int rows);
@@ -211,9 +222,11 @@ class DecoderStack {
         return layer.gate_of == GateOf::kNumber ? with_gates_.data() : qkv;
     }
     void split_gates(int kv_head, const S* with_gates, S* qkv, S* gates) const;
+    void norm_and_rotate(const DecoderLayer<S>& layer, const NormWeight<S>& norm, int64_t position, int count,
+                         S* heads) const;
     void apply_qk_norm_and_rope(const DecoderLayer<S>& layer, int64_t position, int kv_head, int num_queries,
                                 S* qkv) const;
-    void store_kv(const DecoderLayer<S>& layer, int64_t slot, int kv_head, const S* qkv) const;
+    void store_kv(const DecoderLayer<S>& layer, int64_t slot, int kv_head, const S* key) const;
 
     // Unfused:
     void project_qkv(Team& team, int layer, bool is_first, const Batch& in, const Projected& to);

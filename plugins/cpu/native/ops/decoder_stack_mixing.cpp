@@ -11,24 +11,27 @@ namespace {
 constexpr int kRowsPerRopeTask = 16;
 }
 
-// One KV head of a row: the key and the first `num_queries` queries of its group.
+// `count` queries or keys of a row.
 template <typename S>
-void DecoderStack<S>::apply_qk_norm_and_rope(const DecoderLayer<S>& layer, int64_t position, int kv_head,
-                                             int num_queries, S* qkv) const {
-    const HeadShape& heads = shape_.heads;
-    ptrdiff_t dim = heads.head_dim;
-    S* queries = qkv + kv_head * heads.group_size() * dim;
-    S* key = qkv + (heads.num_heads + kv_head) * dim;
-    if (layer.q_norm && !layer.norms_all_heads) {
-        rms_norm({queries, dim, num_queries}, layer.q_norm, heads.head_dim, {queries, dim, num_queries});
-        rms_norm({key, dim, 1}, layer.k_norm, heads.head_dim, {key, dim, 1});
-    }
+void DecoderStack<S>::norm_and_rotate(const DecoderLayer<S>& layer, const NormWeight<S>& norm, int64_t position,
+                                      int count, S* heads) const {
+    ptrdiff_t dim = shape_.heads.head_dim;
+    if (layer.q_norm && !layer.norms_all_heads)
+        rms_norm({heads, dim, count}, norm, shape_.heads.head_dim, {heads, dim, count});
     const Rotation& rotation = layer.rotation;
     if (!rotation.cos) return;
     ptrdiff_t at = position * rotation.rotary_dim;
     RopeAngles angles{rotation.cos + at, rotation.sin + at, rotation.rotary_dim};
-    for (int h = 0; h < num_queries; ++h) table_.apply_rope(queries + h * dim, angles);
-    table_.apply_rope(key, angles);
+    for (int h = 0; h < count; ++h) table_.apply_rope(heads + h * dim, angles);
+}
+
+// One KV head of a row: the key and the first `num_queries` queries of its group.
+template <typename S>
+void DecoderStack<S>::apply_qk_norm_and_rope(const DecoderLayer<S>& layer, int64_t position, int kv_head,
+                                             int num_queries, S* qkv) const {
+    ptrdiff_t group_size = ptrdiff_t{shape_.heads.group_size()} * shape_.heads.head_dim;
+    norm_and_rotate(layer, layer.q_norm, position, num_queries, qkv + kv_head * group_size);
+    norm_and_rotate(layer, layer.k_norm, position, 1, shape_.key_of(qkv, kv_head));
 }
 
 // One KV head of a row of with_gates_, and the queries of its group.
@@ -58,13 +61,27 @@ void DecoderStack<S>::gate_rows(Team& team, const DecoderLayer<S>& layer, int ro
     });
 }
 
+// The value is as far behind the key as all keys of a row are long.
 template <typename S>
-void DecoderStack<S>::store_kv(const DecoderLayer<S>& layer, int64_t slot, int kv_head, const S* qkv) const {
+void DecoderStack<S>::store_kv(const DecoderLayer<S>& layer, int64_t slot, int kv_head, const S* key) const {
     if (slot == kNoSlot) return;
-    const HeadShape& heads = shape_.heads;
-    const S* key = qkv + (heads.num_heads + kv_head) * ptrdiff_t{heads.head_dim};
-    layout_.store_kv(key, key + ptrdiff_t{heads.num_kv_heads} * heads.head_dim, layer.cache, kv_head, slot,
-                     shape_.key_limit);
+    layout_.store_kv(key, key + shape_.kv_size(), layer.cache, kv_head, slot, shape_.key_limit);
+}
+
+template <typename S>
+void DecoderStack<S>::store_keys_values(Team& team, S* made, const int64_t* positions, const int64_t* slots,
+                                        int rows) const {
+    int kv_heads = shape_.heads.num_kv_heads, of_layer = kv_heads * ceil_div(rows, kRowsPerRopeTask);
+    ptrdiff_t num_layers = std::ssize(layers_), dim = shape_.heads.head_dim;
+    team.parallel_for(static_cast<int>(num_layers) * of_layer, [&](int task) {
+        int index = task / of_layer, head = task % kv_heads, begin = task % of_layer / kv_heads * kRowsPerRopeTask;
+        const DecoderLayer<S>& layer = layers_[static_cast<size_t>(index)];
+        for (int r = begin; r < std::min(rows, begin + kRowsPerRopeTask); ++r) {
+            S* key = made + (r * num_layers + index) * 2 * shape_.kv_size() + head * dim;
+            norm_and_rotate(layer, layer.k_norm, positions[r], 1, key);
+            store_kv(layer, slots[r], head, key);
+        }
+    });
 }
 
 // The keys and values of qkv_ go into the cache. A task is one head of some rows: slots that share a page are written
@@ -82,7 +99,7 @@ void DecoderStack<S>::store_rows(Team& team, int index, const Batch& in, int num
             if (layer.gate_of == GateOf::kNumber)
                 split_gates(head, with_gates_.data() + r * projected_size, qkv, gates_.data() + r * gates);
             apply_qk_norm_and_rope(layer, in.positions[r], head, num_queries, qkv);
-            store_kv(layer, in.slots[r], head, qkv);
+            store_kv(layer, in.slots[r], head, shape_.key_of(qkv, head));
         }
     });
 }

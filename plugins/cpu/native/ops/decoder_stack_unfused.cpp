@@ -68,7 +68,7 @@ void DecoderStack<S>::store_row(const DecoderLayer<S>& layer, const Batch& in, i
     if (layer.norms_all_heads) norm_all_heads(layer, qkv);
     for (int h = 0; h < kv_heads; ++h) {
         apply_qk_norm_and_rope(layer, in.positions[row], h, shape_.heads.group_size(), qkv);
-        if (in.slots) store_kv(layer, in.slots[row], h, qkv);
+        if (in.slots) store_kv(layer, in.slots[row], h, shape_.key_of(qkv, h));
     }
 }
 

@@ -36,6 +36,8 @@ void check(Target& target, std::shared_ptr<ThreadPool> pool, Random& random) {
     check_decoder_stack<float>(target.kernels, pool, random);
     check_draft_chains<Bf16>(target.kernels, pool, random);
     check_draft_chains<float>(target.kernels, pool, random);
+    check_block_head<Bf16>(target.kernels, pool, random);
+    check_block_head<float>(target.kernels, pool, random);
     check_gated_delta_net<Bf16>(target.kernels, target.workspace, random);
     check_gated_delta_net<float>(target.kernels, target.workspace, random);
     check_short_conv<Bf16>(target.kernels, *pool, random);

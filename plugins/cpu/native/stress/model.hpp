@@ -93,6 +93,7 @@ struct Model {
         shape.routing = routing;
         shape.expert_size = inter;
         DecoderLayer<S> first = layer;
+        if (first_cache.keys) first.cache = first_cache;
         if (taps) {
             const float* bias = has_conv_bias ? conv_weight.data() + ptrdiff_t{taps} * hidden : nullptr;
             first.conv = {conv_weight.data(), bias, taps - 1, hidden, kept};
@@ -130,6 +131,7 @@ struct Model {
     ActivationRule activation;
     GateOf gate_of = GateOf::kNothing;  // of layers with attention
     std::unique_ptr<RandomNet<S>> net;  // of the first layer's gated delta net; null for none
+    KVCacheLayer first_cache{};         // of the first layer, where it is not the second one's
     int taps = 0;                       // of the first layer's short convolution; 0 for none
     bool has_conv_bias = false;
     std::vector<float> conv_weight;  // and a bias behind it

@@ -24,6 +24,8 @@ void check_decoder_stack(const Kernels& kernels, std::shared_ptr<ThreadPool> poo
 template <typename S>
 void check_draft_chains(const Kernels& kernels, std::shared_ptr<ThreadPool> pool, Random& random);
 template <typename S>
+void check_block_head(const Kernels& kernels, std::shared_ptr<ThreadPool> pool, Random& random);
+template <typename S>
 void check_gated_delta_net(const Kernels& kernels, std::shared_ptr<DeltaWorkspace> workspace, Random& random);
 template <typename S>
 void check_short_conv(const Kernels& kernels, ThreadPool& pool, Random& random);

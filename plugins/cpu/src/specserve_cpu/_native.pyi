@@ -389,6 +389,46 @@ class DtypeModule:
             Returns (tokens, probabilities), max(steps) of each scored row, probability 0 behind a chain's end; and
             the seconds and the number of the passes after the first."""
 
+    class BlockHead:
+        """A block head over the layers of a stack: see `specserve.api.models.BlockHead`."""
+
+        def __init__(
+            self,
+            *,
+            machine: Machine,
+            stack: DtypeModule.DecoderStack,
+            embedding: Tensor,
+            fc: DtypeModule.PackedLinear,
+            hidden_norm: Tensor,
+            keys_values: DtypeModule.PackedLinear,
+            markov_entry: Tensor | None,
+            markov_out: DtypeModule.PackedLinear | None,
+            confidence: DtypeModule.PackedLinear | None,
+            first_proposing: int,
+        ) -> None: ...
+        def write(self, hidden: Tensor, positions: Tensor, slots: Tensor) -> None:
+            """hidden: [R, W], of committed tokens; positions, slots: [R] int64. Their keys and values, of all layers,
+            go into the cache."""
+
+        def draft(
+            self,
+            hidden: Tensor,
+            positions: Tensor,
+            slots: Tensor,
+            ids: Tensor,
+            block_positions: Tensor,
+            block_slots: Tensor,
+            plan: AttentionPlan,
+            firsts: Sequence[int],
+            wanted: Sequence[int],
+            sampler: Sampler,
+            targets: TargetRows,
+            draft_ids: Tensor | None,
+        ) -> tuple[list[int], list[float]]:
+            """`write`, and then a pass over blocks: ids, block_positions, block_slots: [B] int64; firsts: each block's
+            first row; wanted: its draft tokens, at least 1. A target row of each block, in this order and without
+            edits. Returns (tokens, probabilities), max(wanted) of each block, probability 0 behind a chain's end."""
+
     class GatedDeltaNet:
         """numbers: key heads G, value heads V, their sizes dk and dv, taps L. C = 2 G dk + V dv. All are float32."""
 

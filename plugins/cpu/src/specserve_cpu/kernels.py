@@ -14,6 +14,7 @@ from specserve.api import ConfigError, KernelSet
 from specserve.api.batch import HostAdapters
 from specserve_cpu.adapters import PackedAdapter
 from specserve_cpu.attention import native_module
+from specserve_cpu.block_head import fuse_blocks
 from specserve_cpu.coded import (
     CodedLinear,
     NotPackedInPieces,
@@ -38,9 +39,18 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.api import AdapterLimits, AdapterWeights, AttentionBackend, DraftPass, Mixer, RecurrentMixer
+    from specserve.api import (
+        AdapterLimits,
+        AdapterWeights,
+        AttentionBackend,
+        BlockPass,
+        DraftPass,
+        Mixer,
+        RecurrentMixer,
+    )
     from specserve.api.batch import Segment
     from specserve.api.models import (
+        BlockHead,
         DecoderModel,
         DraftHead,
         ExpertsConfig,
@@ -48,6 +58,7 @@ if TYPE_CHECKING:
         StackedWeight,
     )
     from specserve_cpu import _native
+    from specserve_cpu.block_head import FusedBlockPass
     from specserve_cpu.draft_head import FusedDraftPass
     from specserve_cpu.fused import FusedPass, SplitPass
     from specserve_cpu.gated_delta_net import NativeDeltaNet
@@ -196,6 +207,9 @@ class CpuKernels(KernelSet):
 
     def fuse_draft(self, head: DraftHead, pieces: DraftPass, attention: AttentionBackend) -> FusedDraftPass | None:
         return fuse_draft(self.machine, self.sampler, head, pieces, attention)
+
+    def fuse_blocks(self, head: BlockHead, pieces: BlockPass, attention: AttentionBackend) -> FusedBlockPass | None:
+        return fuse_blocks(self.machine, self.sampler, head, pieces, attention)
 
     def fuse(self, model: DecoderModel, attention: AttentionBackend) -> FusedPass | SplitPass | None:
         return fuse(self.machine, model, attention)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import torch
 
-from specserve.api import DraftPass, DraftStep, DraftToken, ScoredRow
+from specserve.api import BlockPass, DraftStep, DraftToken, ScoredRow
 from specserve.api.batch import to_device
 from specserve.api.models import forward_pass, in_tiles
 from specserve.api.sampling import choose
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
     from specserve.api import AttentionBackend
     from specserve.api.batch import Batch, Request
-    from specserve_eagle.block.head import BlockHead
+    from specserve.api.models import BlockHead
 
 
-class BlockPass(DraftPass):
-    """`step` computes nothing but the keys and values of committed tokens; `propose` drafts behind them."""
+class PiecewiseBlockPass(BlockPass):
+    """`specserve.api.BlockPass`."""
 
     def __init__(self, head: BlockHead, attention: AttentionBackend) -> None:
         self.head, self.attention = head, attention
@@ -42,7 +42,7 @@ class BlockPass(DraftPass):
         self, batch: Batch, hidden: Tensor | None, rows: Sequence[ScoredRow], count: int, *, from_target: bool
     ) -> DraftStep:
         assert hidden is not None, "every row reads a hidden state"
-        config = self.head.config.layers
+        config = self.decoder.config
         shape = (-1, config.num_layers, 2, config.num_kv_heads, config.head_dim)
         made = self.in_tiles(self.keys_values, hidden, batch.positions).view(shape)
         for layer in range(config.num_layers):
@@ -52,7 +52,7 @@ class BlockPass(DraftPass):
 
     def keys_values(self, hidden: Tensor, positions: Tensor) -> Tensor:
         """hidden: [R, W]; positions: [R] int64 -> [R, 2 L K d], the keys normed and rotated."""
-        head, config = self.head, self.head.config.layers
+        head, config = self.head, self.decoder.config
         context = self.kernels.rms_norm(head.fc(hidden), head.hidden_norm, config.norm_eps)
         made = head.keys_values(context).view(-1, config.num_layers, 2, config.num_kv_heads, config.head_dim)
         made = made.clone()
@@ -64,25 +64,24 @@ class BlockPass(DraftPass):
             made[:, layer, 0] = self.kernels.rotary(keys, rotation.cos, rotation.sin)
         return made.flatten(1)
 
-    def propose(self, batch: Batch, requests: Sequence[Request], counts: Sequence[int]) -> list[list[DraftToken]]:
-        """batch: one block for each request, of which the first `counts[i]` proposing rows are wanted, at least one.
-        Each request's chain, with the probability that a token is accepted if those before it are; shorter where there
-        is no further token."""
-        config = self.head.config
-        wanted = [
-            offset + config.first_proposing + i
-            for offset, n in zip(batch.row_offsets, counts, strict=True)
-            for i in range(n)
+    def draft(
+        self, committed: Batch, hidden: Tensor, blocks: Batch, requests: Sequence[Request], wanted: Sequence[int]
+    ) -> list[list[DraftToken]]:
+        self.step(committed, hidden, [], 1, from_target=True)
+        places = [
+            offset + self.head.first_proposing + i
+            for offset, count in zip(blocks.row_offsets, wanted, strict=True)
+            for i in range(count)
         ]
-        scored = to_device(wanted, self.decoder.device)
-        batch = msgspec.structs.replace(batch, scored_rows=scored, num_scored=len(wanted))
+        scored = to_device(places, self.decoder.device)
+        batch = msgspec.structs.replace(blocks, scored_rows=scored, num_scored=len(places))
         x = self.passes.layers(self.passes.embed(batch), batch, self.attention.plan(batch))
         states = None
         if self.head.confidence is not None:
             rows = x[: batch.num_rows].index_select(0, scored)
             states = self.in_tiles(lambda part: self.decoder.normed(part, self.decoder.final_norm), rows)
         logits = self.passes.logits(x, batch)
-        return self.choose_chains(logits, states, requests, counts)
+        return self.choose_chains(logits, states, requests, wanted)
 
     def choose_chains(
         self, logits: Tensor, states: Tensor | None, requests: Sequence[Request], counts: Sequence[int]
@@ -120,7 +119,6 @@ class BlockPass(DraftPass):
         """[n]: each row's; None where the head states none."""
         if states is None or self.head.confidence is None:
             return None
-        with_token = self.head.config.confidence == "hidden and token"
-        inputs = torch.cat((states, entry), 1) if with_token and entry is not None else states
+        inputs = torch.cat((states, entry), 1) if self.head.judges_token and entry is not None else states
         found: list[float] = self.in_tiles(self.head.confidence, inputs)[:, 0].float().sigmoid().tolist()
         return found

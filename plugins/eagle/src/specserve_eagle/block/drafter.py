@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from specserve.api import Draft, DrafterNeeds
 from specserve.api.models import inference
 from specserve_draft_models import DraftModelRuntime, DraftRows
-from specserve_eagle.block.block_pass import BlockPass
+from specserve_eagle.block.block_pass import PiecewiseBlockPass
 from specserve_eagle.draft_model_drafter import DraftModelDrafter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.api import DraftGraphs, DraftResources, DraftToken, ForwardOutput, Verdict
+    from specserve.api import BlockPass, DraftGraphs, DraftResources, DraftToken, ForwardOutput, Verdict
     from specserve.api.batch import ScheduledBatch
     from specserve_draft_models import FedSequence, Feed
     from specserve_eagle.block.load import BlockModel
@@ -23,7 +23,7 @@ class BlockDrafter(DraftModelDrafter):
     """`most`: draft tokens of a request at most."""
 
     def __init__(self, model: BlockModel, most: int) -> None:
-        self.model, self.config, self.most = model, model.head.config, min(most, model.head.config.num_proposed)
+        self.model, self.config, self.most = model, model.config, min(most, model.config.num_proposed)
         self.needs = DrafterNeeds(hidden_layers=self.config.hidden_layers, layers=model.layers)
         self.passes: BlockPass | None = None
         """Set by `connect`."""
@@ -32,7 +32,9 @@ class BlockDrafter(DraftModelDrafter):
 
     def connect(self, resources: DraftResources) -> None:
         self.runtime = DraftModelRuntime(self.model.layers, resources)
-        self.passes = BlockPass(self.model.head, resources.attention)
+        pieces = PiecewiseBlockPass(self.model.head, resources.attention)
+        fused = resources.kernels.fuse_blocks(self.model.head, pieces, resources.attention)
+        self.passes = pieces if fused is None else fused
         self.runtime.passes, self.graphs = self.passes, resources.graphs
 
     def propose(
@@ -51,21 +53,24 @@ class BlockDrafter(DraftModelDrafter):
         """Of the requests that the feed drafts for."""
         assert self.runtime is not None
         assert self.passes is not None
-        self.passes.step(feed.batch, feed.hidden, [], 1, from_target=True)
-        self.runtime.done(feed)
         chains: list[list[DraftToken]] = [[] for _ in feed.drafting]
         sequences = list(feed.sequences[: len(feed.drafting)])
         counts = [self.num_wanted(sequence, limits[i]) for i, sequence in zip(feed.drafting, sequences, strict=True)]
         drafting = [i for i, count in enumerate(counts) if count > 0]
         if drafting:
-            rows = [self.rows(sequences[i]) for i in drafting]
-            batch = self.runtime.draft_batch(rows, sees_ahead=not self.config.is_causal)
-            requests = [sequences[i].request for i in drafting]
+            assert feed.hidden is not None, "a block head reads hidden states"
             if self.graphs is not None:
                 self.graphs.count("passes of block heads are not recorded")
-            made = self.passes.propose(batch, requests, [counts[i] for i in drafting])
+            blocks = self.runtime.draft_batch(
+                [self.rows(sequences[i]) for i in drafting], sees_ahead=not self.config.is_causal
+            )
+            requests = [sequences[i].request for i in drafting]
+            made = self.passes.draft(feed.batch, feed.hidden, blocks, requests, [counts[i] for i in drafting])
             for i, chain in zip(drafting, made, strict=True):
                 chains[i] = chain
+        else:
+            self.passes.step(feed.batch, feed.hidden, [], 1, from_target=True)
+        self.runtime.done(feed)
         return chains
 
     def num_rows(self, sequence: FedSequence) -> int:

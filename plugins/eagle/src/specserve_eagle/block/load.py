@@ -7,9 +7,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from specserve.api import DraftLayers, DraftVocabulary
-from specserve.api.models import DecoderLayer, DecoderModel, DecoderWeights, DenseMlp, rotary_table
+from specserve.api.models import (
+    BlockHead,
+    DecoderLayer,
+    DecoderModel,
+    DecoderWeights,
+    DenseMlp,
+    MarkovHead,
+    rotary_table,
+)
 from specserve_eagle.block.config import read_block_config
-from specserve_eagle.block.head import BlockHead, MarkovHead
 from specserve_eagle.block.tensors import open_block_head
 from specserve_eagle.checkpoints.vocabulary import draft_ids
 from specserve_eagle.head_reader import HeadReader
@@ -27,6 +34,7 @@ class BlockModel(NamedTuple):
     """A head, and what its layers need of the engine."""
 
     head: BlockHead
+    config: BlockConfig
     layers: DraftLayers
 
 
@@ -49,7 +57,7 @@ def load_block_head(path: Path, target: DecoderModel) -> BlockModel:
         max_draft_rows=1 + config.block_size,
         max_len=target.max_model_len,
     )
-    return BlockModel(head, layers)
+    return BlockModel(head, config, layers)
 
 
 class BlockBuilder(HeadReader):
@@ -70,9 +78,9 @@ class BlockBuilder(HeadReader):
         table = rotary_table(numbers, self.target.max_model_len).on(self.target.device)
         names = [f"layers.{index}.{part}" for index in layers for part in ("k_proj", "v_proj")]
         return BlockHead(
-            config=config,
             decoder=DecoderModel(numbers, self.kernels, weights, table),
             vocabulary=vocabulary,
+            first_proposing=config.first_proposing,
             fc=self.projection("fc"),
             hidden_norm=self.tensor("hidden_norm"),
             keys_values=self.projection("keys_values", *names),

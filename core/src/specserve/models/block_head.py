@@ -1,5 +1,9 @@
 """A block head as data: the layers that a block passes through, and what turns hidden states into their keys and
-values. Letters: H hidden size, V vocabulary, D draft vocabulary, r rank, L layers, K key heads, d head size."""
+values.
+
+Covers DFlash (Chen et al., 2026) and DSpark (DeepSeek, 2026). Letters: H hidden size, W numbers of the target's hidden
+state, V vocabulary, D draft vocabulary, r rank, L layers, K key heads, d head size.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from specserve.api import DraftVocabulary
-    from specserve.api.models import DecoderModel, Projection
-    from specserve_eagle.block.config import BlockConfig
+    from specserve.models.decoder import DecoderModel
+    from specserve.models.projection import Projection
+    from specserve.protocols import DraftVocabulary
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +32,12 @@ class MarkovHead:
 class BlockHead:
     """Parts that a head does not have are None."""
 
-    config: BlockConfig
     decoder: DecoderModel
     """The layers, with an embedding and an output head that may be the target's."""
     vocabulary: DraftVocabulary | None
     """None: the target's."""
+    first_proposing: int
+    """The first row of a block that proposes a draft token."""
     fc: Projection
     """[R, W] -> [R, H]: all hidden states of the target that are read."""
     hidden_norm: Tensor
@@ -43,3 +48,8 @@ class BlockHead:
     confidence: Projection | None
     """[n, H] or [n, H + r] -> [n, 1]: the logit of the probability that a draft token is accepted if those before it
     are."""
+
+    @property
+    def judges_token(self) -> bool:
+        """Whether the confidence head reads the entry of the token before, too."""
+        return self.confidence is not None and self.confidence.in_features > self.decoder.hidden_size

@@ -1,0 +1,186 @@
+// A block head in one call: keys and values of committed tokens, then blocks and their chains of draft tokens.
+#include "ops/block_head.hpp"
+
+#include <nanobind/stl/vector.h>
+
+#include "bindings/decoder_stack.hpp"
+#include "bindings/sampler.hpp"
+
+namespace specserve {
+
+namespace {
+
+template <typename S>
+using LinearPtr = std::shared_ptr<PackedLinear<S>>;
+
+// What Python owns of the weights.
+template <typename S>
+struct BlockParts {
+    Array embedding, hidden_norm;
+    LinearPtr<S> fc, keys_values;
+    std::optional<Array> markov_entry;
+    std::optional<LinearPtr<S>> markov_out, confidence;
+};
+
+template <typename S>
+class PyBlockHead {
+   public:
+    PyBlockHead(std::shared_ptr<Machine> machine, std::shared_ptr<PyDecoderStack<S>> stack, BlockParts<S> parts,
+                int first_proposing)
+        : stack_(std::move(stack)), parts_(std::move(parts)), first_proposing_(first_proposing),
+          weights_(make_weights()), head_(kernel_table<S>(machine->kernels), machine->pool, weights_) {
+        if (first_proposing < 0)
+            throw std::invalid_argument("first_proposing must be at least 0; got " + std::to_string(first_proposing) +
+                                        ".");
+    }
+
+    void write(const Array& hidden, const Array& positions, const Array& slots) {
+        auto rows = checked_committed(hidden, positions, slots);
+        nb::gil_scoped_release no_gil;
+        std::lock_guard lock(stack_->mutex());
+        if (rows.count) head_.write(stack_->stack(), rows);
+    }
+
+    // Returns (tokens, probabilities), the most wanted of each block.
+    nb::tuple draft(const Array& hidden, const Array& positions, const Array& slots, const Array& ids,
+                    const Array& block_positions, const Array& block_slots, const AttentionPlan& plan,
+                    const std::vector<int>& firsts, const std::vector<int>& wanted, Sampler& sampler,
+                    const TargetRowsBuilder& builder, const std::optional<Array>& draft_ids) {
+        auto committed = checked_committed(hidden, positions, slots);
+        auto blocks = checked_blocks(ids, block_positions, block_slots, plan, firsts, wanted);
+        int size = stack_->num_logits();
+        const TargetRows& targets = builder.checked({nullptr, 0, static_cast<int>(wanted.size()), size});
+        const int64_t* of_target = checked_draft_ids(draft_ids, size, 1, targets);
+        check_targets(targets, wanted.size());
+        if (weights_.markov_entry) check_draft_range(of_target, size);
+        std::vector<DraftToken> made;
+        {
+            nb::gil_scoped_release no_gil;
+            std::lock_guard lock(stack_->mutex());
+            if (committed.count) head_.write(stack_->stack(), committed);
+            made = head_.draft(stack_->stack(), sampler, blocks, targets, of_target, size);
+        }
+        return to_tuple(made);
+    }
+
+   private:
+    typename BlockHead<S>::Committed checked_committed(const Array& hidden, const Array& positions,
+                                                       const Array& slots) const {
+        const S* states = checked_data<S>(hidden, "hidden", {kAny, weights_.fc.in_features});
+        int64_t rows = static_cast<int64_t>(hidden.shape(0));
+        return {static_cast<int>(rows), states, stack_->checked_positions(positions, rows),
+                stack_->checked_slots(slots, rows)};
+    }
+
+    typename BlockHead<S>::Blocks checked_blocks(const Array& ids, const Array& positions, const Array& slots,
+                                                 const AttentionPlan& plan, const std::vector<int>& firsts,
+                                                 const std::vector<int>& wanted) const {
+        const int64_t* tokens = checked_data<int64_t>(ids, "ids", {kAny});
+        int64_t rows = static_cast<int64_t>(ids.shape(0));
+        for (int64_t i = 0; i < rows; ++i) check_index(tokens[i], weights_.vocab_size, "token");
+        stack_->check_plan_of(plan, rows);
+        if (wanted.empty() || firsts.size() != wanted.size())
+            throw std::invalid_argument("firsts and wanted must be of each block; got " +
+                                        std::to_string(firsts.size()) + " and " + std::to_string(wanted.size()) + ".");
+        for (size_t i = 0; i < wanted.size(); ++i) {
+            int64_t end = i + 1 < firsts.size() ? firsts[i + 1] : rows;
+            if (wanted[i] < 1 || firsts[i] < 0 || firsts[i] + int64_t{first_proposing_} + wanted[i] > end)
+                throw std::invalid_argument("block " + std::to_string(i) + " from row " + std::to_string(firsts[i]) +
+                                            " has no " + std::to_string(wanted[i]) + " rows that propose.");
+        }
+        if (tiles_end(plan) != rows) throw std::invalid_argument("blocks must have no padding rows.");
+        return {static_cast<int>(rows),
+                tokens,
+                stack_->checked_positions(positions, rows),
+                stack_->checked_slots(slots, rows),
+                &plan,
+                firsts,
+                wanted,
+                first_proposing_};
+    }
+
+    static int64_t tiles_end(const AttentionPlan& plan) {
+        return plan.tiles().empty() ? 0 : plan.tiles().back().first_row + plan.tiles().back().num_rows;
+    }
+
+    static void check_targets(const TargetRows& targets, size_t count) {
+        if (targets.rows.size() != count)
+            throw std::invalid_argument("targets must be of each block; got " + std::to_string(targets.rows.size()) +
+                                        " of " + std::to_string(count) + ".");
+        if (!targets.edits.empty()) throw std::invalid_argument("blocks take no edits: each place needs its own.");
+        for (size_t i = 0; i < count; ++i)
+            if (targets.rows[i].row != static_cast<int64_t>(i) || targets.rows[i].replacement)
+                throw std::invalid_argument("target row i must be of block i, without logits of its own.");
+    }
+
+    // Every draft token has an entry.
+    void check_draft_range(const int64_t* of_target, int size) const {
+        check_index(of_target ? *std::max_element(of_target, of_target + size) : size - 1, weights_.vocab_size,
+                    "draft token");
+        check_index(of_target ? *std::min_element(of_target, of_target + size) : 0, weights_.vocab_size, "draft token");
+    }
+
+    BlockHeadWeights<S> make_weights() const {
+        int hidden = stack_->hidden_size(), numbers = stack_->num_layers() * 2 * stack_->kv_size(), rank = 0;
+        BlockHeadWeights<S> w{};
+        w.embedding = checked_data<S>(parts_.embedding, "embedding", {kAny, hidden});
+        w.vocab_size = static_cast<int>(parts_.embedding.shape(0));
+        w.hidden_size = hidden;
+        w.eps = stack_->eps();
+        w.fc = checked_linear(*parts_.fc, "fc", hidden, parts_.fc->linear().in_features);
+        w.hidden_norm = checked_data<S>(parts_.hidden_norm, "hidden_norm", {hidden});
+        w.keys_values = checked_linear(*parts_.keys_values, "keys_values", numbers, hidden);
+        w.final_norm = stack_->final_norm();
+        if (stack_->has_mixers_or_gates() || stack_->reads_aux() || !w.final_norm)
+            throw std::invalid_argument("a block head's layers must be plain, with a final norm behind them.");
+        if (parts_.markov_entry.has_value() != parts_.markov_out.has_value())
+            throw std::invalid_argument("markov_entry and markov_out must be given together.");
+        if (parts_.markov_out) {
+            rank = w.markov_rank = static_cast<int>(parts_.markov_entry->shape(1));
+            w.markov_entry = checked_data<S>(*parts_.markov_entry, "markov_entry", {w.vocab_size, rank});
+            w.markov_out = checked_linear(**parts_.markov_out, "markov_out", stack_->num_logits(), rank);
+        }
+        if (parts_.confidence) {
+            bool reads_state_alone = (*parts_.confidence)->linear().in_features == hidden;
+            w.confidence =
+                checked_linear(**parts_.confidence, "confidence", 1, reads_state_alone ? hidden : hidden + rank);
+        }
+        return w;
+    }
+
+    std::shared_ptr<PyDecoderStack<S>> stack_;
+    BlockParts<S> parts_;
+    int first_proposing_;
+    BlockHeadWeights<S> weights_;
+    BlockHead<S> head_;
+};
+
+}  // namespace
+
+template <typename S>
+void bind_block_head(nb::module_& m) {
+    nb::class_<PyBlockHead<S>>(m, "BlockHead")
+        .def(
+            "__init__",
+            [](PyBlockHead<S>* self, std::shared_ptr<Machine> machine, std::shared_ptr<PyDecoderStack<S>> stack,
+               Array embedding, LinearPtr<S> fc, Array hidden_norm, LinearPtr<S> keys_values,
+               std::optional<Array> markov_entry, std::optional<LinearPtr<S>> markov_out,
+               std::optional<LinearPtr<S>> confidence, int first_proposing) {
+                BlockParts<S> parts{std::move(embedding),   std::move(hidden_norm),  std::move(fc),
+                                    std::move(keys_values), std::move(markov_entry), std::move(markov_out),
+                                    std::move(confidence)};
+                new (self) PyBlockHead<S>(std::move(machine), std::move(stack), std::move(parts), first_proposing);
+            },
+            nb::kw_only(), nb::arg("machine"), nb::arg("stack"), nb::arg("embedding"), nb::arg("fc"),
+            nb::arg("hidden_norm"), nb::arg("keys_values"), nb::arg("markov_entry").none(),
+            nb::arg("markov_out").none(), nb::arg("confidence").none(), nb::arg("first_proposing"))
+        .def("write", &PyBlockHead<S>::write, nb::arg("hidden"), nb::arg("positions"), nb::arg("slots"))
+        .def("draft", &PyBlockHead<S>::draft, nb::arg("hidden"), nb::arg("positions"), nb::arg("slots"), nb::arg("ids"),
+             nb::arg("block_positions"), nb::arg("block_slots"), nb::arg("plan"), nb::arg("firsts"), nb::arg("wanted"),
+             nb::arg("sampler"), nb::arg("targets"), nb::arg("draft_ids").none());
+}
+
+template void bind_block_head<Bf16>(nb::module_&);
+template void bind_block_head<float>(nb::module_&);
+
+}  // namespace specserve

@@ -1,0 +1,101 @@
+"""A block head's passes in one native call, with cpu_paged attention: committed tokens, blocks and chains.
+
+Requests with logits processors, which read the logits, are served piece by piece.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from specserve.api import BlockPass, DraftStep, ScoredRow
+from specserve_cpu.attention import CpuPagedAttention, native_module
+from specserve_cpu.dlpack import dlpack
+from specserve_cpu.fused import fuse, is_packed
+from specserve_cpu.layer_weights import native_linear
+from specserve_cpu.sampler import by_row, target_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from specserve.api import AttentionBackend, DraftToken
+    from specserve.api.batch import Batch, Request
+    from specserve.api.models import BlockHead
+    from specserve_cpu import _native
+    from specserve_cpu.sampler import CpuSampler
+
+
+class FusedBlockPass(BlockPass):
+    """`specserve.api.BlockPass`."""
+
+    def __init__(
+        self,
+        head: BlockHead,
+        native: _native.DtypeModule.BlockHead,
+        attention: CpuPagedAttention,
+        sampler: CpuSampler,
+        pieces: BlockPass,
+    ) -> None:
+        self.native, self.attention, self.sampler, self.pieces = native, attention, sampler, pieces
+        self.ids = None if head.vocabulary is None else head.vocabulary.ids
+
+    def step(
+        self, batch: Batch, hidden: Tensor | None, rows: Sequence[ScoredRow], count: int, *, from_target: bool
+    ) -> DraftStep:
+        assert hidden is not None, "every row reads a hidden state"
+        self.native.write(dlpack(hidden), dlpack(batch.positions), dlpack(batch.slots))
+        return DraftStep([[] for _ in rows], None)
+
+    def draft(
+        self, committed: Batch, hidden: Tensor, blocks: Batch, requests: Sequence[Request], wanted: Sequence[int]
+    ) -> list[list[DraftToken]]:
+        if any(request.processors for request in requests):
+            return self.pieces.draft(committed, hidden, blocks, requests, wanted)
+        return by_row(self.native.draft(*self.arguments(committed, hidden, blocks, requests, wanted)), max(wanted))
+
+    def arguments(
+        self, committed: Batch, hidden: Tensor, blocks: Batch, requests: Sequence[Request], wanted: Sequence[int]
+    ) -> list[Any]:
+        """Of the native call."""
+        targets = target_rows(None, [ScoredRow(i, request, ()) for i, request in enumerate(requests)])
+        return [
+            dlpack(hidden),
+            dlpack(committed.positions),
+            dlpack(committed.slots),
+            dlpack(blocks.input_ids),
+            dlpack(blocks.positions),
+            dlpack(blocks.slots),
+            self.attention.plan(blocks).native,
+            blocks.row_offsets,
+            wanted,
+            self.sampler.native,
+            targets,
+            None if self.ids is None else dlpack(self.ids),
+        ]
+
+
+def fuse_blocks(
+    machine: _native.Machine, sampler: CpuSampler, head: BlockHead, pieces: BlockPass, attention: AttentionBackend
+) -> FusedBlockPass | None:
+    """None where a part of it is not ours."""
+    decoder, markov, confidence = head.decoder, head.markov, head.confidence
+    maps = [head.fc, head.keys_values, *([] if markov is None else [markov.out]), *([confidence] if confidence else [])]
+    if decoder.config.beyond_llama or not all(map(is_packed, maps)) or not isinstance(attention, CpuPagedAttention):
+        return None
+    passes = fuse(machine, decoder, attention)
+    if passes is None:
+        return None
+    native = native_module(decoder.dtype).BlockHead(
+        machine=machine,
+        stack=passes.stack,
+        embedding=decoder.embedding,
+        fc=native_linear(head.fc),
+        hidden_norm=head.hidden_norm,
+        keys_values=native_linear(head.keys_values),
+        markov_entry=None if markov is None else markov.entry,
+        markov_out=None if markov is None else native_linear(markov.out),
+        confidence=None if confidence is None else native_linear(confidence),
+        first_proposing=head.first_proposing,
+    )
+    return FusedBlockPass(head, native, attention, sampler, pieces)

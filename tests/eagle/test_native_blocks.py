@@ -1,0 +1,153 @@
+"""A block head's native call and the same passes piece by piece: the same drafts and keys; what the call refuses."""
+
+from __future__ import annotations
+
+from array import array
+
+import pytest
+import torch
+from eagle_engines import drafter_of, eagle_engine, write_target
+from test_eagle_native import OPTIONS, Drafts, requests_of_all_sorts, serve
+from toy_block_heads import BLOCK, FORMS, RANK, random_block_head, write_block_head
+
+from covering import covering
+from specserve.protocols import BlockPass
+from specserve_cpu import _native
+from specserve_cpu.dlpack import dlpack
+from specserve_workbench.testing.requests import toy_request
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory):
+    return write_target(tmp_path_factory.mktemp("target"))
+
+
+@covering(
+    ("form", "dtype"), ("form", "is_causal"),
+    form=FORMS, dtype=["float32", "bfloat16"], is_causal=[False, True],
+)  # fmt: skip
+def test_the_native_call_drafts_what_its_pieces_draft(tmp_path, target, form, dtype, is_causal):
+    head = write_block_head(tmp_path / "head", form, causal=is_causal)
+    expected, expected_keys = serve(target, head, {"steps": 16}, how="pieces", dtype=dtype)
+    drafts, keys = serve(target, head, {"steps": 16}, how="chains", dtype=dtype)
+    assert len(drafts) > 20
+    assert {place: draft[:2] for place, draft in drafts.items()} == {p: draft[:2] for p, draft in expected.items()}
+    for place, (_, _, survival) in drafts.items():
+        assert survival == pytest.approx(expected[place][2], rel=1e-5)
+    assert keys.keys() == expected_keys.keys()
+    for place, kv in keys.items():
+        assert torch.equal(kv.data, expected_keys[place].data), place
+
+
+def test_a_confidence_head_that_reads_no_token_says_what_its_pieces_say(tmp_path, target):
+    tensors = random_block_head("dspark")
+    name = "confidence_head.proj.weight"
+    head = write_block_head(
+        tmp_path / "head", "dspark", tensors | {name: tensors[name][:, :-RANK]}, confidence_head_with_markov=False
+    )
+    expected, _ = serve(target, head, {"steps": 16}, how="pieces", dtype="float32")
+    drafts, _ = serve(target, head, {"steps": 16}, how="chains", dtype="float32")
+    assert drafts.keys() == expected.keys()
+    for place, draft in drafts.items():
+        assert draft[0] == expected[place][0]
+        assert draft[2] == pytest.approx(expected[place][2], rel=1e-5)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_draft_does_not_depend_on_the_requests_beside_it(tmp_path, target, form):
+    head = write_block_head(tmp_path / "head", form)
+    together, _ = serve(target, head, {"steps": 16}, how="chains", dtype="bfloat16")
+    for request in list(requests_of_all_sorts())[:3]:
+        recorder = Drafts(verifies=True)
+        engine = eagle_engine(target, head, planner=recorder, steps=16, dtype="bfloat16", **OPTIONS)
+        engine.add(request)
+        while engine.has_work:
+            engine.step()
+        both = recorder.drafts.keys() & together.keys()
+        assert len(both) > 2
+        for place in both:
+            n = min(len(draft[0]) for draft in (recorder.drafts[place], together[place]))
+            assert [part[:n] for part in recorder.drafts[place] if part] == [
+                part[:n] for part in together[place] if part
+            ]
+
+
+class Examined(BlockPass):
+    """A native pass; `examine(native, arguments)` is called before it drafts, with what it is about to be given."""
+
+    def __init__(self, passes, examine):
+        self.passes, self.examine, self.num_calls = passes, examine, 0
+
+    def step(self, *arguments, from_target):
+        return self.passes.step(*arguments, from_target=from_target)
+
+    def draft(self, *arguments):
+        self.num_calls += 1
+        self.examine(self.passes.native, lambda: self.passes.arguments(*arguments))
+        return self.passes.draft(*arguments)
+
+
+HIDDEN, POSITIONS, IDS, FIRSTS, WANTED, TARGETS = 0, 1, 3, 7, 8, 10
+"""Their places among the arguments."""
+
+
+def serve_examined(target, head, examine):
+    """Two requests whose blocks are looked at."""
+    engine = eagle_engine(target, head, steps=16, default_plugins=True, block_size=4)
+    drafter = drafter_of(engine)
+    drafter.passes = examined = Examined(drafter.passes, examine)
+    for name, prompt in (("a", range(9)), ("b", range(14))):
+        engine.add(toy_request(name, prompt, max_tokens=8, ignore_eos=True))
+    while engine.has_work:
+        engine.step()
+    assert examined.num_calls > 2
+    assert not engine.metrics.drafter_faults
+
+
+def with_edit(arguments):
+    arguments[TARGETS].forbid(array("q", [1]))
+
+
+def changed(place, value):
+    def change(arguments):
+        arguments[place] = value(arguments[place])
+
+    return change
+
+
+CASES = {
+    "too few blocks": (changed(WANTED, lambda wanted: wanted[1:]), "firsts and wanted must be of each block"),
+    "no blocks": (lambda arguments: arguments.__setitem__(slice(FIRSTS, WANTED + 1), [[], []]), "of each block"),
+    "no draft token": (changed(WANTED, lambda wanted: [0, *wanted[1:]]), "block 0 from row 0 has no 0 rows"),
+    "more than a block": (changed(WANTED, lambda wanted: [*wanted[:-1], 9]), "has no 9 rows that propose"),
+    "a row before the first": (changed(FIRSTS, lambda firsts: [-1, *firsts[1:]]), "block 0 from row -1"),
+    "no target row": (changed(TARGETS, lambda _: _native.TargetRows()), "targets must be of each block"),
+    "an edit": (with_edit, "blocks take no edits"),
+    "narrow hidden states": (changed(HIDDEN, lambda _: dlpack(torch.zeros(2, 3))), "hidden"),
+    "positions of other rows": (changed(POSITIONS, lambda _: dlpack(torch.zeros(99, dtype=torch.int64))), "positions"),
+    "an unknown token": (changed(IDS, lambda _: dlpack(torch.full((2 * BLOCK,), 999))), "token must be in"),
+    "rows beyond the plan": (changed(IDS, lambda _: dlpack(torch.zeros(99, dtype=torch.int64))), "the plan is for"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_arguments_that_do_not_fit_are_refused(tmp_path, target, case):
+    change, message = CASES[case]
+
+    def examine(native, arguments):
+        broken = arguments()
+        change(broken)
+        with pytest.raises((ValueError, IndexError), match=message):
+            native.draft(*broken)
+
+    serve_examined(target, write_block_head(tmp_path / "head", "dspark"), examine)
+
+
+def test_rows_that_do_not_fit_their_blocks_are_refused():
+    plan = _native.AttentionPlan(4, 16)
+    plan.add_together(5, 3, [0, 1])
+    assert plan.num_rows == 3
+    for start, length, blocks in ((6, 3, [0, 1]), (-1, 3, [0, 1]), (0, 0, [0]), (0, 1, [-1])):
+        with pytest.raises(ValueError, match="do not fit their"):
+            plan.add_together(start, length, blocks)
+    assert plan.num_rows == 3
