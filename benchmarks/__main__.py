@@ -35,6 +35,7 @@ CASES = {
     "lora": "throughput on the base model, under one adapter and under eight",
     "speculation": "throughput with n-gram speculation against plain decoding",
     "eagle": "throughput with the demo model's EAGLE-3 head, alone and beside n-gram drafts",
+    "block": "drafting a block of seven tokens in one pass against EAGLE-3, one token and seven",
     "grammar": "structured output: masks against none, drafts of forced text against masks alone",
     "adaptive": "fixed draft widths, tiers and ranked where text begins and ends to repeat itself",
     "families": "a mixture of experts against a dense model that reads as many weights for a token",
