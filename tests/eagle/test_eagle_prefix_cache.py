@@ -8,6 +8,7 @@ from eagle_engines import KINDS, Recorder, draft_kv, eagle_engine, fresh_draft_k
 
 from covering import covering
 from specserve.speculation.fixed_width import FixedWidthPlanner
+from specserve.types import SpeculationParams
 from specserve_workbench.testing.engines import make_engine, run_requests
 from specserve_workbench.testing.requests import toy_request
 
@@ -110,3 +111,21 @@ def test_a_request_that_is_not_drafted_for_leaves_blocks_that_others_are_drafted
     outcome = run_requests(engine, [toy_request("second", [*tokens, 9], max_tokens=8, ignore_eos=True)])
     assert outcome.outputs["second"].steps[0].cached_tokens == 48
     assert len(recorder.drafts) > 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_request_that_excludes_the_draft_model_leaves_blocks_that_others_are_drafted_from(target, drafts, kind):
+    """It is drafted for by another, and its accepted draft tokens are tokens like others."""
+    engine = eagle_engine(target, drafts[kind], block_size=8, beside=("ngram",))
+    wish = SpeculationParams(drafters=("ngram",))
+    request = toy_request("first", SYSTEM[:20], max_tokens=29, ignore_eos=True, logit_bias={6: 99.0}, speculation=wish)
+    outcome = run_requests(engine, [request])
+    tokens = [*SYSTEM[:20], *outcome.tokens()["first"]]
+    assert {*outcome.outputs["first"].steps[-1].stats.by_drafter} == {"ngram"}
+    engine.add(toy_request("second", [*tokens, 9], max_tokens=4, speculation=SpeculationParams(drafters=("eagle",))))
+    engine.step()
+    sequence = runtime_of(engine).sequences["second"]
+    assert sequence.request.cached_tokens == 48
+    assert {sequence.request.draft.source} == {"eagle"}
+    kv, fresh = draft_kv(engine, sequence), fresh_draft_kv(target, drafts[kind], [*tokens, 9], block_size=8)
+    assert torch.equal(kv.data[:, :, :50], fresh.data[:, :, :50])

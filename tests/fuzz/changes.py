@@ -54,16 +54,28 @@ def simpler_engine(plan: Plan) -> Iterator[Plan]:
     """Fewer drafters, and one field after the other as it is by default."""
     engine = plan.engine
     for name in engine.drafters:
-        yield changed(plan, engine=changed(engine, drafters=tuple(n for n in engine.drafters if n != name)))
+        yield with_drafters(plan, tuple(n for n in engine.drafters if n != name))
     plain = EnginePlan()
+    yield with_drafters(plan, ())
     for name in engine.__struct_fields__:
         default = getattr(plain, name)
-        if name not in KEPT_OF_ENGINE and getattr(engine, name) != default:
+        if name not in (*KEPT_OF_ENGINE, "drafters") and getattr(engine, name) != default:
             yield changed(plan, engine=changed(engine, **{name: default}))
     if engine.prefix_cache:
         yield changed(plan, engine=changed(engine, prefix_cache=False))
     if plan.transformers:
         yield changed(plan, transformers=False)
+
+
+def with_drafters(plan: Plan, names: tuple[str, ...]) -> Plan:
+    """Requests name no others."""
+    requests = plan.requests and tuple(
+        request
+        if (allowed := request.speculation.drafters) is None
+        else changed(request, speculation=changed(request.speculation, drafters=tuple({*allowed} & {*names})))
+        for request in plan.requests
+    )
+    return changed(plan, engine=changed(plan.engine, drafters=names), requests=requests)
 
 
 def fewer_adapters(plan: Plan) -> Iterator[Plan]:

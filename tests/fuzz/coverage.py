@@ -50,7 +50,13 @@ SHARES: dict[float, tuple[str, ...]] = {
         *("aborted", "ended by abort", "id used again", "slow reader"),
         *("KV events map", "KV events array", "KV events published"),
         *("served under an adapter", "drafter noisy", "processor edit", "allowed tokens alone", "empty bias"),
-        *("drafters 2", "graphs piecewise, ran piecewise", "graphs full, ran full", "graphs full, ran none"),
+        *(
+            "drafters 2",
+            "drafters of its own",
+            "graphs piecewise, ran piecewise",
+            "graphs full, ran full",
+            "graphs full, ran none",
+        ),
     ),
     0.04: (
         *(f"family {name}" for name in FAMILIES if name not in ("llama", *WITH_SHARED_EXPERTS)),

@@ -95,8 +95,11 @@ def check_speculation(trial: Trial) -> None:
             require(not proposals, "proposals of ended requests are kept", [*proposals])
     require(metrics.num_accepted_tokens <= metrics.num_draft_tokens, "more accepted than drafted")
     for request, _, result in trial.served.all():
-        quiet = request.speculation.enabled and request.speculation.max_draft_tokens != 0
-        require(quiet or not any(result.accepted), "a guess was accepted where none was wanted", request.id)
+        wish = request.speculation
+        wanted = wish.enabled and wish.max_draft_tokens != 0
+        require(wanted or not any(result.accepted), "a guess was accepted where none was wanted", request.id)
+        drafters = {*filter(None, result.drafted_by)} - {"planner"}  # which may make some of its own
+        require(all(map(wish.allows, drafters)), "a drafter guessed that the request excludes", (request.id, drafters))
     accepted, drafted = metrics.num_accepted_tokens, metrics.num_draft_tokens
     if plan.drafters == ("oracle",) and not trial.plan.events and not plan.faulty:
         # a grammar forces tokens, which are drafted, behind a text that a stop string ends

@@ -91,6 +91,8 @@ def request_kinds(request: RequestPlan) -> Iterator[str]:
         yield "cache salt"
     if not request.speculation.enabled:
         yield "speculation declined"
+    if request.speculation.drafters is not None:
+        yield "drafters of its own" if request.speculation.drafters else "no drafter of its own"
 
 
 def happened(trial: Trial) -> Iterator[str]:

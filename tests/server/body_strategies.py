@@ -96,7 +96,12 @@ SAMPLING_FIELDS: dict[str, SearchStrategy[str]] = {
     "cache_salt": jsons(text),
     "speculation": jsons(
         st.fixed_dictionaries(
-            {}, optional={"enabled": st.none() | st.booleans(), "max_draft_tokens": st.none() | st.integers(0, 4096)}
+            {},
+            optional={
+                "enabled": st.none() | st.booleans(),
+                "max_draft_tokens": st.none() | st.integers(0, 4096),
+                "drafters": st.none() | st.just([]),
+            },
         )
     ),
     "user": jsons(text),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from specserve.sampling.seeds import choice_seed
+from specserve.types import SpeculationParams
 
 if TYPE_CHECKING:
     from fake_engine import FakeEngine
@@ -83,13 +84,14 @@ async def test_every_extra_reaches_the_engine(client: Any, engine: FakeEngine) -
         "include_stop_str_in_output": True, "allowed_token_ids": [1, 2], "seed": -5, "prompt_logprobs": 3,
         "logit_bias": {"4": -1}, "stop": "zzz",
     }  # fmt: skip
-    await complete(client, **extras, priority=4, cache_salt="me", speculation={"enabled": False, "max_draft_tokens": 2})
+    wish = {"enabled": False, "max_draft_tokens": 2, "drafters": ["ngram", "eagle"]}
+    await complete(client, **extras, priority=4, cache_salt="me", speculation=wish)
     (request,) = engine.submitted
     expected = {**extras, "top_k": 0, "stop_token_ids": (3,), "allowed_token_ids": (1, 2), "logit_bias": {4: -1.0}}
     expected["stop"] = ("zzz",)
     assert {name: getattr(request.params, name) for name in expected} == expected
     assert (request.priority, request.adapter, request.cache_salt) == (4, "", "me")
-    assert (request.speculation.enabled, request.speculation.max_draft_tokens) == (False, 2)
+    assert request.speculation == SpeculationParams(enabled=False, max_draft_tokens=2, drafters=("ngram", "eagle"))
 
 
 async def test_a_bad_word_is_forbidden_with_and_without_a_space(client: Any, engine: FakeEngine) -> None:

@@ -46,7 +46,9 @@ FIELDS = [
     (COMPLETIONS, {"allowed_token_ids": []}, "allowed_token_ids: must be a list of one or more integers of at least 0; "
      "got none."),
     (COMPLETIONS, {"speculation": True}, 'speculation: must be an object with "enabled", '
-     '"max_draft_tokens"; got true.'),
+     '"max_draft_tokens", "drafters"; got true.'),
+    (COMPLETIONS, {"speculation": {"drafters": "ngram"}}, 'speculation.drafters: must be a list of at most 64 strings '
+     'of at most 1024 characters; got "ngram".'),
     (COMPLETIONS, {"speculation": {"enabled": "no"}}, 'speculation.enabled: must be true or false; got "no".'),
     (COMPLETIONS, {"model": {"a": "b" * 999}}, 'model: must be a string; got {"a":"' + "b" * 53 + "…."),
     (COMPLETIONS, {"suffix": "x"}, 'suffix: "x" is not served: text is not inserted; send the model\'s own '

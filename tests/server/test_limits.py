@@ -37,6 +37,7 @@ DOCUMENTED = {
     "`chat_template_kwargs`": [body_limits.MAX_TEMPLATE_KWARGS_BYTES, body_limits.MAX_TEMPLATE_KWARGS_DEPTH],
     "`cache_salt`, `request_id`": [body_limits.MAX_CACHE_SALT_LENGTH],
     "`speculation.max_draft_tokens`": [limits.MAX_DRAFT_TOKENS],
+    "`speculation.drafters`": [limits.MAX_DRAFTERS],
     "strings of the body, keys among them; its lists and objects": [body_limits.MAX_BODY_VALUES],
     "lists and objects within each other": [body_limits.MAX_BODY_DEPTH],
     "`temperature`": [limits.MAX_TEMPERATURE],

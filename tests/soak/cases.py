@@ -169,5 +169,7 @@ def neutral_fields(rng: random.Random) -> dict[str, Any]:
     if rng.random() < 0.2:
         fields["cache_salt"] = rng.choice(("red", "green", "blue"))
     if rng.random() < 0.3:
-        fields["speculation"] = rng.choice(({"enabled": False}, {"max_draft_tokens": rng.randint(0, 12)}))
+        drafters = rng.sample(("ngram", "eagle"), rng.randint(0, 2))
+        wishes = {"enabled": False}, {"max_draft_tokens": rng.randint(0, 12)}, {"drafters": drafters}
+        fields["speculation"] = rng.choice(wishes)
     return fields

@@ -13,6 +13,8 @@ MAX_INT32 = VAST
 
 MAX_DRAFT_TOKENS = 4096
 """The largest `speculation.max_draft_tokens`; the configured max_draft_tokens bounds a draft, too."""
+MAX_DRAFTERS = 64
+"""Names in `speculation.drafters`."""
 
 MAX_LOGPROBS = 20
 """The largest `logprobs`, `top_logprobs` and `prompt_logprobs`, unless max_logprobs is configured."""

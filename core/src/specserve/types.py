@@ -29,8 +29,13 @@ class SpeculationParams(msgspec.Struct, frozen=True, kw_only=True):
     enabled: bool = True
     max_draft_tokens: int | None = None
     """At most this many draft tokens per verify step; None leaves it to the planner."""
+    drafters: tuple[str, ...] | None = None
+    """Only the drafters of these names propose; None: all. With none of them, speculation is not enabled."""
     return_steps: bool = False
     """Whether outputs have `steps`."""
+
+    def allows(self, drafter: str) -> bool:
+        return self.drafters is None or drafter in self.drafters
 
 
 class Reasoning(msgspec.Struct, frozen=True):

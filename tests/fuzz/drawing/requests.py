@@ -80,6 +80,7 @@ def draw_request(
     if plan.mode == "pressure":
         params = changed(params, max_tokens=min(MOST_TOKENS, room), min_tokens=0, ignore_eos=rng.random() < 0.8)
     fields = draw_circumstances(rng, plan)
+    fields["speculation"] = by_some_drafters(stream(plan.seed, plan.number, f"drafters of {i}"), plan, **fields)
     if turn:
         fields |= {
             "salt": "",
@@ -101,6 +102,14 @@ def draw_circumstances(rng: random.Random, plan: Plan) -> dict[str, Any]:
         "aborted_after": rng.randrange(12) if rng.random() < 0.1 else None,
         "again": rng.random() < 0.5,
     }
+
+
+def by_some_drafters(rng: random.Random, plan: Plan, *, speculation: SpeculationParams, **_: Any) -> SpeculationParams:
+    """Three requests in ten name their drafters, or none."""
+    names = plan.engine.drafters
+    if not names or rng.random() < 0.7:
+        return speculation
+    return changed(speculation, drafters=tuple(rng.sample(names, rng.randint(0, len(names)))))
 
 
 def next_choice(first: RequestPlan, request_id: str, choice: int) -> RequestPlan:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
+
 from specserve.namespaces import namespace_of
 from specserve.types import DrafterStats, SpeculationStats
 
@@ -102,7 +104,7 @@ class Request:
             tokens=list(wire.prompt_token_ids),
             prompt_len=len(wire.prompt_token_ids),
             params=wire.params,
-            speculation=wire.speculation,
+            speculation=effective(wire.speculation),
             namespace=namespace_of(wire.adapter, wire.cache_salt),
             adapter=wire.adapter,
             priority=wire.priority,
@@ -141,3 +143,8 @@ class Request:
             planner,
             {name: DrafterStats(*counts) for name, counts in self.by_drafter.items()},
         )
+
+
+def effective(speculation: SpeculationParams) -> SpeculationParams:
+    """Without any drafter, speculation is off."""
+    return msgspec.structs.replace(speculation, enabled=False) if speculation.drafters == () else speculation

@@ -28,7 +28,7 @@ from specserve.limits import (
 from specserve.namespaces import is_adapter_id
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from specserve.types import GenerateRequest, SamplingParams, StructuredOutput
 
@@ -45,6 +45,8 @@ class EngineLimits(NamedTuple):
     max_logprobs: int = MAX_LOGPROBS
     serves_adapters: bool = False
     """Whether a plugin computes rows under adapters."""
+    drafters: tuple[str, ...] = ()
+    """The names of the enabled drafters."""
 
 
 NO_LIMITS = EngineLimits(
@@ -75,6 +77,16 @@ def check_request(request: GenerateRequest, limits: EngineLimits) -> None:
     maximum = request.speculation.max_draft_tokens
     if maximum is not None and maximum < 0:
         refuse("speculation.max_draft_tokens", f"must be at least 0; got {maximum}")
+    for name in request.speculation.drafters or ():
+        if name not in limits.drafters:
+            refuse("speculation.drafters", unknown_drafter(name, limits.drafters))
+
+
+def unknown_drafter(name: str, served: Sequence[str]) -> str:
+    got = f"got {name[:200]!r}"
+    if not served:
+        return f"this server has no drafter; {got}. Leave it out, or start it with one, such as --plugin ngram"
+    return f"must name drafters of this server, which are {', '.join(sorted(served))}; {got}"
 
 
 def check_adapter(adapter: str, limits: EngineLimits) -> None:

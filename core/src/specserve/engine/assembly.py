@@ -130,6 +130,7 @@ def limits_of(c: Components, processors: Sequence[GuardedProcessor], *, serves_a
         kinds,
         c.config.max_logprobs,
         serves_adapters,
+        tuple(drafter.name for drafter in c.drafters),
     )
 
 

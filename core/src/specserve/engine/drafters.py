@@ -95,7 +95,7 @@ class SeveralDrafters:
         for guard in order:
             before = forced if guard.continues_forced and any(forced) else [()] * len(requests)
             open_drafts = [
-                OpenDraft(request, max(0, limit - len(tokens)), others, len(tokens))
+                OpenDraft(request, limit_for(guard, request, limit - len(tokens)), others, len(tokens))
                 for request, limit, others, tokens in zip(requests, limits, proposals, before, strict=True)
             ]
             if guard.proposes_forced:
@@ -129,3 +129,8 @@ class SeveralDrafters:
         self.composer.stop(request)
         for guard in self.guards:
             guard.stop(request)
+
+
+def limit_for(guard: GuardedDrafter, request: Request, limit: int) -> int:
+    """0 where the request has other drafters."""
+    return limit if limit > 0 and request.speculation.allows(guard.name) else 0

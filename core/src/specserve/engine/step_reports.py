@@ -51,9 +51,11 @@ def why_not_more(span: ScheduledSpan, drafting: Drafting | NoDraft) -> Why | Non
         return Why("the request allows no draft tokens")
     if end + 1 >= span.request.max_len:
         return Why("the request needs one token more at most")
-    drafters = [guard.name for guard in drafting.guards if guard.enabled]
+    allowed = [guard for guard in drafting.guards if speculation.allows(guard.name)]
+    drafters = [guard.name for guard in allowed if guard.enabled]
     if not drafters:
-        return Why("every drafter is switched off after faults")
+        whose = "" if speculation.drafters is None else " that the request allows"
+        return Why(f"every drafter{whose} is switched off after faults")
     if drafting.wanted.get(span.request_id, 0):
         return Why(f"no draft came from {', '.join(drafters)}")
     return Why("the planner wanted no draft", by_planner=True)

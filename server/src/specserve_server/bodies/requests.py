@@ -15,6 +15,7 @@ from specserve.limits import (
     MAX_BAD_WORDS,
     MAX_CONFIGURED_LOGPROBS,
     MAX_DRAFT_TOKENS,
+    MAX_DRAFTERS,
     MAX_INT32,
     MAX_LOGIT_BIASES,
     MAX_SEED,
@@ -50,6 +51,7 @@ class Speculation(msgspec.Struct, frozen=True, kw_only=True):
 
     enabled: bool | None = None
     max_draft_tokens: Annotated[int, Meta(ge=0, le=MAX_DRAFT_TOKENS)] | None = None
+    drafters: Annotated[list[Text], Meta(max_length=MAX_DRAFTERS)] | None = None
 
 
 class SamplingBody(msgspec.Struct, frozen=True, kw_only=True):

@@ -62,6 +62,7 @@ def speculation_params(body: SamplingBody) -> SpeculationParams:
     return SpeculationParams(
         enabled=speculation.enabled is not False,
         max_draft_tokens=speculation.max_draft_tokens,
+        drafters=None if speculation.drafters is None else tuple(speculation.drafters),
         return_steps=bool(body.return_speculation),
     )
 
