@@ -10,6 +10,7 @@ import numpy as np
 from safetensors.numpy import load_file
 
 import gguf
+import qwen35_conversion
 from specserve.models.families import family_named
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ ARCHITECTURES = {
     "qwen2_moe": "qwen2moe",
     "lfm2": "lfm2",
     "lfm2_moe": "lfm2moe",
+    "qwen3_5_text": "qwen35",
+    "qwen3_5_moe_text": "qwen35moe",
 }
 """By `model_type`."""
 KEYS = {
@@ -112,6 +115,8 @@ def keys_of(config: dict[str, Any]) -> dict[str, Any]:
         found["expert_feed_forward_length"] = config["intermediate_size"]
     if config["model_type"].startswith("lfm2"):
         found |= of_convolutions(config, found["attention.head_count_kv"])
+    if config["model_type"].startswith("qwen3_5"):
+        found |= qwen35_conversion.keys_of(config)
     scaling = config.get("rope_scaling") or config.get("rope_parameters") or {}
     kind = scaling.get("rope_type", scaling.get("type"))
     if kind in ("linear", "yarn"):
@@ -168,7 +173,7 @@ def write_tokenizer(writer: gguf.GGUFWriter, directory: Path, config: dict[str, 
 
 
 def write(writer: gguf.GGUFWriter, each: Named, kind: str) -> None:
-    kept = "ffn_gate_inp" in each.name or "shortconv.conv" in each.name
+    kept = any(part in each.name for part in ("ffn_gate_inp", "shortconv.conv", "ssm_conv1d"))
     plain = each.numbers.ndim == 1 or each.name.endswith(".bias") or kept
     if kind == "F32" or plain:
         writer.add_tensor(each.name, np.ascontiguousarray(each.numbers, np.float32))
@@ -178,6 +183,9 @@ def write(writer: gguf.GGUFWriter, each: Named, kind: str) -> None:
 
 
 def converted(tensors: dict[str, np.ndarray], config: dict[str, Any], architecture: str) -> Iterator[Named]:
+    if architecture.startswith("qwen35"):
+        yield from map(Named, *zip(*qwen35_conversion.converted(tensors, config).items(), strict=True))
+        return
     names = gguf.get_tensor_name_map(arch_of(architecture), config["num_hidden_layers"])
     heads = config["num_attention_heads"], config.get("num_key_value_heads") or config["num_attention_heads"]
     for name, numbers in stacked(tensors, config).items():

@@ -6,7 +6,8 @@ Knows nothing about architectures.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from specserve_gguf.cursor import DOWNLOAD_AGAIN, broken
 from specserve_gguf.header import read_header
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from specserve_gguf.metadata import Value
     from specserve_gguf.tensor_infos import TensorInfo
 
+Rows: TypeAlias = "slice | NDArray[np.int64]"
+"""Of a tensor's first dimension: some, or each by its number, in any order."""
 SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf")
 
 
@@ -81,8 +84,9 @@ def shards_of(file: Path) -> list[Path]:
 class FileRows:
     """Rows of a tensor with two dimensions that are read where they are asked for, as `read_rows` has them."""
 
-    def __init__(self, tensor: FileTensor, rows: slice) -> None:
-        self.tensor, self.rows = tensor, range(tensor.info.shape[0])[rows]
+    def __init__(self, tensor: FileTensor, rows: Rows) -> None:
+        self.tensor = tensor
+        self.rows = range(tensor.info.shape[0])[rows] if isinstance(rows, slice) else rows
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -90,16 +94,19 @@ class FileRows:
         return len(self.rows), self.tensor.info.shape[1] // kind.block, kind.num_bytes
 
     def __getitem__(self, some: slice) -> NDArray[np.uint8]:
-        return read_rows(self.tensor, slice_of(self.rows[some]))
+        wanted = self.rows[some]
+        return read_rows(self.tensor, slice_of(wanted) if isinstance(wanted, range) else wanted)
 
 
 def slice_of(rows: range) -> slice:
     return slice(rows.start, rows.stop, rows.step)
 
 
-def read_rows(tensor: FileTensor, rows: slice) -> NDArray[np.uint8]:
+def read_rows(tensor: FileTensor, rows: Rows) -> NDArray[np.uint8]:
     """Some of the tensor's first dimension, as the file has them: [rows, ..., blocks, bytes of a block]. Raises OSError
     and ModelError."""
+    if not isinstance(rows, slice):
+        return np.concatenate([read_rows(tensor, run) for run in runs(rows)])
     info = tensor.info
     count, *others, width = info.shape if len(info.shape) > 1 else (1, *info.shape)
     begin, end, step = rows.indices(count) if len(info.shape) > 1 else (0, 1, 1)
@@ -110,3 +117,10 @@ def read_rows(tensor: FileTensor, rows: slice) -> NDArray[np.uint8]:
     if read.size < max(end - begin, 0) * size:
         raise ModelError(f"{tensor.file} ends before tensor {info.name} does. {DOWNLOAD_AGAIN}")
     return read.reshape(-1, *shape)[::step]
+
+
+def runs(order: NDArray[np.int64]) -> Iterator[slice]:
+    """Rows that follow each other in the file are read at once."""
+    ends = [*(np.flatnonzero(np.diff(order) != 1) + 1).tolist(), len(order)]
+    for begin, end in pairwise([0, *ends]):
+        yield slice(int(order[begin]), int(order[begin]) + end - begin) if end > begin else slice(0, 0)

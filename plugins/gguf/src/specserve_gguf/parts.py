@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from specserve_gguf.value_heads import ValueHeads
 
 ALL_ROWS = slice(None)
 
@@ -22,3 +25,9 @@ class Part(NamedTuple):
     """Each row is a channel's of a convolution, which the model has as [channels, 1, taps]."""
     as_row: bool = False
     """It may be a vector, which the model has as a matrix of one row."""
+    value_rows: ValueHeads | None = None
+    """The rows that are in another order."""
+    value_columns: ValueHeads | None = None
+    """The columns that are."""
+    is_decay: bool = False
+    """The file has -exp(x) of what the model has."""

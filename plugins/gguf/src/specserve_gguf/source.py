@@ -65,6 +65,7 @@ def warn_of_unread_keys(architecture: Architecture) -> None:
 def stored(tensor: FileTensor, part: Part) -> StoredTensor:
     info = tensor.info
     check_type(tensor)
+    check_columns(tensor, part)
     shape, num_bytes = info.shape, info.num_bytes
     if part.matrix is not None:
         shape, num_bytes = shape[1:], num_bytes // shape[0]
@@ -91,3 +92,15 @@ def check_type(tensor: FileTensor) -> None:
             f"{tensor.file}: tensor {name} has one dimension and type {kind}; allowed: {', '.join(DENSE)}. "
             "Use another file of the model."
         )
+
+
+def check_columns(tensor: FileTensor, part: Part) -> None:
+    """ModelError where its columns cannot be brought into the model's order: two heads would share a group."""
+    heads, kind = part.value_columns, tensor.info.type.name
+    if heads is None or kind not in FORMS or heads.size % FORMS[kind].group_size == 0:
+        return
+    raise ModelError(
+        f"{tensor.file}: tensor {tensor.info.name} has type {kind}, in which {FORMS[kind].group_size} columns share a "
+        f"scale; allowed with value heads of {heads.size} columns: {', '.join(DENSE)}, and types whose groups divide "
+        "them. Use a file in which this tensor has such a type, such as F16."
+    )

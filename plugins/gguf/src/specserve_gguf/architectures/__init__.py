@@ -14,6 +14,7 @@ from specserve_gguf.architectures.mistral3 import Mistral3
 from specserve_gguf.architectures.olmo import Olmo2, Olmoe
 from specserve_gguf.architectures.phi3 import Phi3
 from specserve_gguf.architectures.qwen import Qwen2, Qwen2Moe, Qwen3, Qwen3Moe
+from specserve_gguf.architectures.qwen35 import Qwen35, Qwen35Moe
 from specserve_gguf.architectures.smollm3 import SmolLM3
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 READ: tuple[type[Architecture], ...] = (
     Llama, Mistral3, Qwen2, Qwen3, Qwen3Moe, Gemma2, Gemma3, Phi3, Granite, GraniteMoe, SmolLM3, Olmo2, Olmoe, GptOss,
-    Lfm2, Lfm2Moe, Qwen2Moe,
+    Lfm2, Lfm2Moe, Qwen2Moe, Qwen35, Qwen35Moe,
 )  # fmt: skip
 KIND = "general.type"
 
