@@ -18,8 +18,10 @@ SAMPLES = {
     state.NEVER: [5.0, 9.0, 5.0],
     f"{SHORT_CONVS}, plain": [2.0],
     f"{SHORT_CONVS}, accepted": [0.5],
+    f"{SHORT_CONVS}, edit": [1.0],
     f"{ATTENTION[SHORT_CONVS]}, plain": [3.0],
     f"{ATTENTION[SHORT_CONVS]}, accepted": [0.6],
+    f"{ATTENTION[SHORT_CONVS]}, edit": [1.2],
 }
 
 
@@ -40,11 +42,11 @@ def test_the_step_behind_it_reads_what_it_wrote_and_follows_accepted_drafts() ->
 
 
 def test_checks_are_ratios_of_medians_and_rejected_drafts_are_judged_round_by_round() -> None:
-    verified, rejected, accepted, share = state.checks(SHORT_CONVS, SAMPLES)
+    verified, rejected, accepted, edit, share = state.checks(SHORT_CONVS, SAMPLES)
     assert verified.got == pytest.approx(1.25)
     assert rejected.got == pytest.approx(0.25)
     assert not rejected.met
-    assert accepted.got == pytest.approx(4 / 5)
+    assert (accepted.got, edit.got) == (pytest.approx(4 / 5), pytest.approx(2 / 2.5))
     assert share.got == pytest.approx(0.02)
 
 

@@ -12,7 +12,7 @@
 namespace specserve {
 
 namespace {
-constexpr int kRowsPerNormTask = 2;
+constexpr int kRowsPerBlockNorm = 2;
 constexpr int kWritePhases = 6;  // two linear maps of up to two phases each, a norm, and the writing
 }  // namespace
 
@@ -37,8 +37,8 @@ void BlockHead<S>::write(const DecoderStack<S>& stack, const Committed& rows) {
     run_kernels(*pool_, table_, kWritePhases, [&](ThreadPool::Team& team) {
         multiply(team, table_, w.fc, quantizer_, {rows.hidden, w.fc.in_features, rows.count},
                  {states_.data(), hidden, rows.count});
-        team.parallel_for(ceil_div(rows.count, kRowsPerNormTask), [&](int task) {
-            int begin = task * kRowsPerNormTask, n = std::min(kRowsPerNormTask, rows.count - begin);
+        team.parallel_for(ceil_div(rows.count, kRowsPerBlockNorm), [&](int task) {
+            int begin = task * kRowsPerBlockNorm, n = std::min(kRowsPerBlockNorm, rows.count - begin);
             table_.rms_norm({states_.data() + begin * hidden, hidden, n}, w.hidden_norm, w.eps, w.hidden_size,
                             {context_.data() + begin * hidden, hidden, n});
         });
