@@ -10,6 +10,7 @@ import torch
 from training_cases import KINDS, TEXT, make_head, make_trainer, options, stream, write_target
 
 from specserve.errors import ConfigError
+from specserve_eagle.card import read_card
 from specserve_eagle.training.evaluate import Acceptance, Sampling, accepted_by_step, teacher_forced
 from specserve_eagle.training.loop import Budget, rate_scale
 from specserve_eagle.training.run import stopped_by_interrupt, train
@@ -106,6 +107,9 @@ def test_training_writes_a_draft_model_and_reports_what_it_would_accept(target_d
     assert (out / "config.json").exists()
     assert acceptance.num_drafts > 0
     assert acceptance.survival == sorted(acceptance.survival, reverse=True)
+    card = read_card(out)
+    assert card is not None
+    assert card.rates == pytest.approx(acceptance.rates, abs=1e-3)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from specserve.api import Drafter
 
 if TYPE_CHECKING:
-    from specserve.api.batch import Request
+    from specserve.api import Verdict
+    from specserve.api.batch import Request, ScheduledBatch
     from specserve_draft_models import DraftModelRuntime
+    from specserve_eagle.card import AcceptanceWatch
 
 
 class DraftModelDrafter(Drafter):
@@ -16,6 +18,13 @@ class DraftModelDrafter(Drafter):
 
     name = "eagle"
     runtime: DraftModelRuntime | None = None
+    watch: AcceptanceWatch | None = None
+    """Where the draft model has a card."""
+
+    def observe(self, batch: ScheduledBatch, verdict: Verdict) -> None:
+        """What became of earlier drafts."""
+        if self.watch is not None and not self.watch.done:
+            self.watch.observe(batch, verdict)
 
     def start(self, request: Request) -> None:
         assert self.runtime is not None

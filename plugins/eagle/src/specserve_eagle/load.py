@@ -9,6 +9,7 @@ from specserve.api.files import locate_model, read_json
 from specserve.api.models import DecoderModel
 from specserve_eagle.block.drafter import BlockDrafter
 from specserve_eagle.block.load import load_block_head
+from specserve_eagle.card import AcceptanceWatch, read_card
 from specserve_eagle.checkpoints.detect import kind_of, why_no_mtp
 from specserve_eagle.checkpoints.stored import open_stored
 from specserve_eagle.draft_model import Lookahead
@@ -31,8 +32,17 @@ def load_drafter(config: EngineConfig, options: EagleOptions, target: ServedMode
             "eagle.model is not set: which draft head or draft model? Pass --set eagle.model=PATH, a directory with "
             "config.json and safetensors."
         )
-    lookahead = Lookahead(options.max_rows, options.topk > 1)
     path = locate_model(options.model)
+    drafter, card = drafter_at(path, config, options, target), read_card(path)
+    if card is not None:
+        drafter.watch = AcceptanceWatch(card, drafter.name, options.model)
+    return drafter
+
+
+def drafter_at(
+    path: Path, config: EngineConfig, options: EagleOptions, target: ServedModel
+) -> EagleDrafter | BlockDrafter:
+    lookahead = Lookahead(options.max_rows, options.topk > 1)
     if kind_of(path) == "standalone":
         if path == locate_model(config.model):
             expect_no_mtp(path)

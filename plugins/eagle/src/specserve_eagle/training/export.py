@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from safetensors.torch import save
 
 from specserve.api.files import RawJson, read_json
 from specserve.models.read_config import read_config
+from specserve_eagle.card import CARD_FILE, MAX_RATES
 from specserve_eagle.training.block_export import block_config
 from specserve_eagle.training.block_heads import BlockHeadModule
 from specserve_eagle.training.folder import write_atomically
@@ -26,6 +28,7 @@ from specserve_eagle.training.heads import Eagle1Head, Eagle3Head, MtpHead
 from specserve_eagle.training.standalone import DraftLlama
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from torch import Tensor
@@ -61,6 +64,12 @@ def export(module: Module, target_dir: Path, folder: Path) -> None:
         for name in TOKENIZER_FILES:
             if (target_dir / name).is_file():
                 shutil.copyfile(target_dir / name, folder / name)
+
+
+def write_card(folder: Path, rates: Sequence[float]) -> None:
+    """`rates`: by draft position. Three digits of each."""
+    rates = [math.floor(1000 * rate) / 1000 for rate in rates[:MAX_RATES]]
+    write_atomically(folder / CARD_FILE, lambda file: file.write_text(json.dumps({"rates": rates}) + "\n"))
 
 
 def public_tensors(module: Module, target: ModelConfig) -> dict[str, Tensor]:

@@ -20,7 +20,7 @@ from specserve_eagle.training.block_heads import BlockHeadModule
 from specserve_eagle.training.block_options import BLOCK_HEADS, DEFAULT_ANCHORS, block_shape, find_mask_token
 from specserve_eagle.training.blocks import block_loss
 from specserve_eagle.training.evaluate import Sampling, teacher_forced
-from specserve_eagle.training.export import export
+from specserve_eagle.training.export import export, write_card
 from specserve_eagle.training.folder import prepare_folder
 from specserve_eagle.training.heads import Eagle1Head, Eagle3Head, MtpHead
 from specserve_eagle.training.loop import Budget, Trainer
@@ -103,9 +103,11 @@ def train(options: TrainOptions) -> Acceptance:
         count = final_windows(options, time.monotonic() - began, progress.step_seconds)
         report.stage(f"measuring acceptance on {count} held-out windows at most")
         sampling = Sampling(module.shape.num_proposed) if isinstance(module, BlockHeadModule) else Sampling()
-        return teacher_forced(
+        found = teacher_forced(
             reopen(options.out, target), target, spread(split.held_out, count), sampling, options.batch
         )
+        write_card(options.out, found.rates)
+        return found
 
 
 def final_windows(options: TrainOptions, passed: float, step_seconds: float) -> int:
