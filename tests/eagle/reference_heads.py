@@ -3,7 +3,8 @@
 A head reads pairs (hidden state p, token p + 1), of which the i-th has position i + 1, and everything is computed anew
 for every draft token. `tensors` has canonical names; `config` is anything with HeadConfig's attributes. Each forward
 returns the hidden states that the head feeds back, [N, H], and its logits, [N, D].
-Sources: EAGLE (Li et al., 2024), EAGLE-3 (Li et al., 2025), multi-token prediction (DeepSeek-V3, 2024).
+Sources: EAGLE (Li et al., 2024), EAGLE-3 (Li et al., 2025), EAGLE-3.1 (arXiv 2605.09992), multi-token prediction
+(DeepSeek-V3, 2024).
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def eagle3_forward(
     tensors: Tensors, config: Any, hidden: Tensor, next_tokens: Tensor, embedding: Tensor, head: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """hidden: [N, 3 H_target], or [N, H] where the states are those of `eagle3_fuse` or the head's own."""
-    x = eagle3_fuse(tensors, hidden) if hidden.shape[1] == tensors["fc"].shape[1] else hidden
+    x = eagle3_fuse(tensors, config, hidden) if hidden.shape[1] == tensors["fc"].shape[1] else hidden
     embedded = embed(tensors, next_tokens, embedding)
     layers = [decoder_layer(tensors, config, i) for i in range(config.num_layers)]
     rotation, mask = rotation_of(config, len(x)), causal_mask(len(x))
@@ -53,11 +54,18 @@ def eagle3_forward(
     x = x + first.mlp(first.post_attention_layernorm(x))
     for layer in layers[1:]:
         x = layer(x[None], attention_mask=mask, position_embeddings=rotation)[0]
-    return x, rms_norm(x, tensors["norm"], config.norm_eps) @ output_head(tensors, head).T
+    normed = rms_norm(x, tensors["norm"], config.norm_eps)
+    return normed if config.norm_output else x, normed @ output_head(tensors, head).T
 
 
-def eagle3_fuse(tensors: Tensors, hidden: Tensor) -> Tensor:
-    """[N, 3 H_target] -> [N, H]: the target's hidden states of three layers as one."""
+def eagle3_fuse(tensors: Tensors, config: Any, hidden: Tensor) -> Tensor:
+    """[N, 3 H_target] -> [N, H]: the target's hidden states of three layers as one. EAGLE-3.1 norms each of them."""
+    if "input_norm" in tensors:
+        hidden = rms_norm(hidden, tensors["input_norm"], config.norm_eps)
+    elif "fc_norm.0" in tensors:
+        parts = hidden.split(len(tensors["fc_norm.0"]), -1)
+        normed = [rms_norm(part, tensors[f"fc_norm.{i}"], config.norm_eps) for i, part in enumerate(parts)]
+        hidden = torch.cat(normed, -1)
     return F.linear(hidden, tensors["fc"], tensors.get("fc.bias"))
 
 
@@ -91,7 +99,7 @@ def draft_greedily(
 ) -> list[int]:
     """Target ids of k draft tokens after the pairs (hidden, next_tokens); tables: the target's embedding and head."""
     hidden, tokens = pairs
-    states = eagle3_fuse(tensors, hidden) if config.kind == "eagle3" else hidden
+    states = eagle3_fuse(tensors, config, hidden) if config.kind == "eagle3" else hidden
     for _ in range(k):
         own, logits = FORWARDS[config.kind](tensors, config, states, tokens, *tables)
         draft = logits[-1].argmax()

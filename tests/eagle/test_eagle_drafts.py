@@ -18,6 +18,7 @@ from toy_heads import (
     reduced_vocabulary,
     toy_target,
     with_second_layer,
+    with_target_norms,
     write_head,
 )
 
@@ -68,6 +69,14 @@ CASES = {
     "eagle-speculators": ("speculators-eagle", random_head("eagle"), {}),
     "eagle3": ("specforge", random_head("eagle3"), {}),
     "eagle3-normed-residual": ("specforge", random_head("eagle3"), {"norm_before_residual": True}),
+    "eagle3.1": (
+        "specforge", with_target_norms(random_head("eagle3")), {"fc_norm": True, "norm_output": True}
+    ),
+    "eagle3.1-speculators": (
+        "speculators-eagle3", with_target_norms(random_head("eagle3")), {"fc_norm": True, "norm_output": True}
+    ),
+    "eagle3-norm-before-fc": ("vllm-eagle3", with_target_norms(random_head("eagle3"), 3 * H), {"norm_before_fc": True}),
+    "eagle3-norm-output": ("specforge", random_head("eagle3"), {"eagle_config": {"norm_output": True}}),
     "eagle3-speculators": ("speculators-eagle3", random_head("eagle3"), {}),
     "eagle3-own-tables": (
         "vllm-eagle3", random_head("eagle3", own_tables=True) | reduced_vocabulary(torch.randn(D, H)), {}
@@ -157,7 +166,7 @@ def generate(target, head, *, verifies):
     return recorder, run_requests(engine, [toy_request("r", PROMPT, max_tokens=NUM_TOKENS, ignore_eos=True)])
 
 
-VERIFIED = ("eagle", "eagle3", "mtp", "mtp-hidden-first")
+VERIFIED = ("eagle", "eagle3", "eagle3.1", "mtp", "mtp-hidden-first")
 
 
 @covering(

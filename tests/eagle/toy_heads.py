@@ -92,7 +92,10 @@ FORMATS = {
     "specforge": Format("eagle3", EAGLE3 | {"architectures": ["LlamaForCausalLMEagle3"]}, "midlayer.{part}"),
     "vllm-eagle3": Format("eagle3", EAGLE3 | {"architectures": ["Eagle3LlamaForCausalLM"]}, "model.layers.0.{part}"),
     "speculators-eagle3": Format(
-        "eagle3", speculators("eagle3", draft_vocab_size=D, norm_before_residual=True), "layers.0.{part}"
+        "eagle3",
+        speculators("eagle3", draft_vocab_size=D, norm_before_residual=True),
+        "layers.0.{part}",
+        {f"fc_norm.{i}": f"fc_norms.{i}" for i in range(3)},
     ),
     "eagle": Format("eagle", ONE | {"architectures": ["LlamaForCausalLM"]}, "layers.0.{part}"),
     "vllm-eagle": Format("eagle", ONE | {"architectures": ["EagleLlamaForCausalLM"]}, "layers.0.{part}"),
@@ -150,6 +153,13 @@ def with_second_layer(head: Tensors) -> Tensors:
     """A plain decoder layer behind the first."""
     other = random_head("mtp", seed=7)
     return head | {name.replace(".0.", ".1."): t for name, t in other.items() if name.startswith("layers.0.")}
+
+
+def with_target_norms(head: Tensors, *sizes: int) -> Tensors:
+    """A norm of each of three hidden states of the target, or one of this size of all of them."""
+    names = ["input_norm"] if sizes else [f"fc_norm.{i}" for i in range(3)]
+    generator = torch.Generator().manual_seed(11)
+    return head | {name: 1 + 0.5 * torch.randn(*(sizes or (H,)), generator=generator) for name in names}
 
 
 def reduced_vocabulary(lm_head: Tensor) -> Tensors:

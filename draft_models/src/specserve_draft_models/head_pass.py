@@ -60,7 +60,7 @@ class PiecewisePass(DraftPass):
         source = self.head.from_target
         if not isinstance(source, TargetNorm):
             assert source is not None
-            return source(hidden)
+            return source(self.head.normed_parts(hidden))
         return hidden if source.weight is None else self.decoder.kernels.rms_norm(hidden, source.weight, source.eps)
 
     def enter(self, embedded: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor | None]:

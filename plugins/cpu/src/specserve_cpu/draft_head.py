@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 
 from specserve.api import DraftChains, DraftPass, DraftStep
-from specserve.api.models import TargetNorm
+from specserve.api.models import TargetNorm, in_tiles
 from specserve_cpu import _native
 from specserve_cpu.attention import CpuPagedAttention, native_module
 from specserve_cpu.dlpack import dlpack
@@ -88,6 +88,8 @@ class FusedDraftPass(DraftPass):
         """What both native calls read: of the rows of a pass, and of the tokens that are chosen for its scored rows."""
         plan = scored_plan = _native.AttentionPlan(batch.block_size, self.attention.rows_per_tile)
         scored = batch.scored_rows
+        if hidden is not None and from_target and self.head.target_norms:
+            hidden = in_tiles(self.head.decoder.kernels.row_tile, self.head.normed_parts, hidden)
         if scored is None:
             scored_plan = self.attention.plan(batch).native
             scored = self.first_rows(batch.num_rows)

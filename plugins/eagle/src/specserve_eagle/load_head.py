@@ -88,8 +88,14 @@ class HeadBuilder(HeadReader):
     def head(self, decoder: DecoderModel, vocabulary: DraftVocabulary | None) -> DraftHead:
         config, target = self.config, self.target
         if config.kind == "eagle3":
-            hnorm = self.norm("layers.0.hidden_norm") if config.norm_before_residual else None
-            return DraftHead(decoder=decoder, vocabulary=vocabulary, from_target=self.projection("fc"), hnorm=hnorm)
+            return DraftHead(
+                decoder=decoder,
+                vocabulary=vocabulary,
+                from_target=self.projection("fc"),
+                target_norms=self.target_norms(),
+                hnorm=self.norm("layers.0.hidden_norm") if config.norm_before_residual else None,
+                feeds_back_norm=config.feeds_back_norm,
+            )
         return DraftHead(
             decoder=decoder,
             vocabulary=vocabulary,
@@ -100,6 +106,14 @@ class HeadBuilder(HeadReader):
             hnorm=self.optional_norm("hnorm"),
             feeds_back_norm=config.feeds_back_norm,
         )
+
+    def target_norms(self) -> tuple[Tensor, ...]:
+        match self.config.target_norms:
+            case "each":
+                return tuple(self.norm(f"fc_norm.{i}") for i in range(len(self.config.hidden_layers)))
+            case "all":
+                return (self.norm("input_norm"),)
+        return ()
 
     def layer(self, index: int) -> DecoderLayer:
         def name(part: str) -> str:

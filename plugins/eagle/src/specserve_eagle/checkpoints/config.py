@@ -17,7 +17,12 @@ from specserve.models.read_config import parse_config
 from specserve.models.text_part import flat
 from specserve_eagle.checkpoints.against_target import ANOTHER_TARGET, check_target
 from specserve_eagle.checkpoints.detect import kind_of
-from specserve_eagle.checkpoints.family import family_of, refuse_arithmetic, refuse_unsupported
+from specserve_eagle.checkpoints.family import (
+    family_of,
+    options_of_eagle3,
+    refuse_arithmetic,
+    refuse_unsupported,
+)
 from specserve_eagle.checkpoints.head_config import HeadConfig
 from specserve_eagle.checkpoints.hidden_layers import hidden_layers
 from specserve_eagle.checkpoints.layout import layout_of
@@ -49,7 +54,7 @@ def read_head_config(path: Path, target: ModelConfig) -> HeadConfig:
     layout = layout_of(names, kind)
     if layout is None:
         raise ModelError(f"{path}: {where} describes an MTP head, but no tensor is eh_proj, mtp.fc or mtp_layers.0.*.")
-    refuse_unsupported(raw, names, where)
+    refuse_unsupported(raw, kind, names, where)
     layer = _layer(raw, kind, where)
     refuse_arithmetic(raw, layer, where)
     if kind == "mtp":
@@ -91,6 +96,10 @@ def _head_config(raw: RawJson, layer: ModelConfig, layout: Layout, target: Model
         "fc_bias": False,
         "embedding_first": layout.embedding_first,
     }
+    if eagle3:
+        given = options_of_eagle3(raw, where)
+        fields["norm_output"] = "norm_output" in given
+        fields["target_norms"] = "each" if "fc_norm" in given else "all" if "norm_before_fc" in given else None
     fields["rope"] = msgspec.to_builtins(layer.rope)
     config = convert(
         fields, HeadConfig, lambda wrong: ModelError(f"{where}: {wrong} Correct the file or download it again.")

@@ -12,6 +12,7 @@ from specserve_eagle.checkpoints.detect import architectures
 if TYPE_CHECKING:
     from specserve.api.files import RawJson
     from specserve.api.models import ModelConfig
+    from specserve_eagle.checkpoints.layout import HeadKind
 
 HEAD_NAME = re.compile(r"(?:Eagle3?)?(Llama|Mistral|Qwen2|Qwen3)ForCausalLM(?:Eagle3?|NextN)?")
 FAMILIES = tuple(family.name for family in BUILT_IN)
@@ -23,14 +24,17 @@ EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts")
 UNSUPPORTED = {
     "kv_lora_rank": "multi-head latent attention",
     "mtp_use_dedicated_embeddings": "embeddings of the MTP block's own",
-    "norm_before_fc": "a norm before fc",
-    "fc_norm": "a norm of each hidden state before fc",
-    "norm_output": "a norm of the hidden state that is fed back",
     "layernorms": "HASS's additional norms",
     "add_para_norm": "HASS's additional norms",
     "parallel_drafting": "parallel drafting",
 } | dict.fromkeys(EXPERTS, A_MIXTURE)
 """Options of config.json that must be absent, false or 0."""
+OF_EAGLE3 = {
+    "norm_before_fc": "a norm before fc",
+    "fc_norm": "a norm of each hidden state before fc",
+    "norm_output": "a norm of the hidden state that is fed back",
+}
+"""The same for heads of other kinds."""
 UNSUPPORTED_TENSORS = {".kv_a_proj_with_mqa.": "multi-head latent attention", ".experts.": A_MIXTURE}
 
 
@@ -55,11 +59,24 @@ def family_of(raw: RawJson, where: str) -> str:
     )
 
 
-def refuse_unsupported(raw: RawJson, names: frozenset[str], where: str) -> None:
+def options_of_eagle3(raw: RawJson, where: str) -> RawJson:
+    """Those of `OF_EAGLE3` that are true. ModelError for other values, and for norms in both places."""
+    found = {key: options[key] for options in option_groups(raw) for key in OF_EAGLE3 if options.get(key) is not None}
+    for key, value in found.items():
+        if not isinstance(value, bool):
+            raise ModelError(f"{where}: {key} must be true or false; got {value!r}. Correct the file.")
+    if found.get("fc_norm") and found.get("norm_before_fc"):
+        raise ModelError(
+            f"{where}: fc_norm and norm_before_fc are both true: a head has one of them. Correct the file."
+        )
+    return {key: value for key, value in found.items() if value}
+
+
+def refuse_unsupported(raw: RawJson, kind: HeadKind, names: frozenset[str], where: str) -> None:
     """ModelError for an option that this plugin does not implement: to ignore it would cost acceptance, silently."""
-    nested = raw.get("eagle_config")
-    for options in _options(raw):
-        for key, meaning in UNSUPPORTED.items():
+    nested, refused = raw.get("eagle_config"), UNSUPPORTED if kind == "eagle3" else UNSUPPORTED | OF_EAGLE3
+    for options in option_groups(raw):
+        for key, meaning in refused.items():
             if options.get(key):
                 raise ModelError(f"{where}: {key} = {options[key]!r} ({meaning}) is not supported{advice(meaning)}.")
     if isinstance(nested, dict) and nested.get("use_aux_hidden_state") is False:
@@ -78,13 +95,13 @@ def refuse_arithmetic(raw: RawJson, layer: ModelConfig, where: str) -> None:
         beyond.append("attention gates of whole heads")
     if beyond:
         raise ModelError(f"{where}: a head of {layer.family} layers is not supported: {', '.join(beyond)}.")
-    if layer.attention_gate is None and any(options.get("attn_output_gate") for options in _options(raw)):
+    if layer.attention_gate is None and any(options.get("attn_output_gate") for options in option_groups(raw)):
         raise ModelError(
             f"{where}: attn_output_gate = true (gated attention outputs) is not supported for {layer.family} layers."
         )
 
 
-def _options(raw: RawJson) -> list[RawJson]:
+def option_groups(raw: RawJson) -> list[RawJson]:
     found = (raw, raw.get("transformer_layer_config"), raw.get("eagle_config"))
     return [options for options in found if isinstance(options, dict)]
 

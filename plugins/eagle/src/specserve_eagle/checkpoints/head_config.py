@@ -45,6 +45,10 @@ class HeadConfig(msgspec.Struct, frozen=True, kw_only=True):
     norm_offset: float = 0.0
     attention_gate: Literal["number"] | None = None
     """As in `specserve.api.models.ModelConfig`."""
+    target_norms: Literal["each", "all"] | None = None
+    """Before `fc`: a norm of each of the target's hidden states, or one of all of them together."""
+    norm_output: bool = False
+    """EAGLE-3.1: the own hidden state is fed back behind the final norm."""
     quantization: dict[str, Any] | None = None
     """How weights are stored where they are quantised: `quantization_config` of config.json."""
 
@@ -57,6 +61,7 @@ class HeadConfig(msgspec.Struct, frozen=True, kw_only=True):
     def feeds_back_norm(self) -> bool:
         """The head's own hidden state is fed back behind its final norm, as the target's first one is.
 
-        True for MTP, as in vLLM and SGLang. EAGLE-3 feeds back the state before the norm; EAGLE-1/2 have no norm.
+        True for MTP, as in vLLM and SGLang. EAGLE-3 feeds back the state before the norm, unless `norm_output`;
+        EAGLE-1/2 have no norm.
         """
-        return self.kind == "mtp"
+        return self.kind == "mtp" or self.norm_output

@@ -81,6 +81,8 @@ class Layout(NamedTuple):
         return names + tuple(self.optional_prefix + name for name in names if self.optional_prefix)
 
     def _modules(self, module: str) -> tuple[str, ...]:
+        if module.startswith("fc_norm."):  # the speculators format has the plural
+            return module, module.replace("fc_norm.", "fc_norms.")
         if not module.startswith("layers."):
             return self.modules.get(module, (module,))
         _, index, part = module.split(".")

@@ -127,6 +127,11 @@ def expected_tensors(config: HeadConfig) -> dict[str, Expected]:
         "embed_tokens": Expected((V, H), required=False),
         "lm_head": Expected((D, H), required=reduced),
     }
+    match config.target_norms:
+        case "each":
+            tensors |= {f"fc_norm.{i}": Expected((T,)) for i in range(len(config.hidden_layers))}
+        case "all":
+            tensors["input_norm"] = Expected((len(config.hidden_layers) * T,))
     if config.fc_bias:
         tensors["fc.bias"] = Expected((H,))
     if config.kind == "mtp":
