@@ -37,6 +37,10 @@ WRONG_MESSAGES: list[tuple[dict[str, Any], str]] = [
         {**CALLS, "tool_calls": [CALL, {"function": {"name": "f", "arguments": '{"a": '}}]},
         'messages[1].tool_calls[1].function.arguments: must be JSON text; got "{\\"a\\": "',
     ),
+    (
+        {**CALLS, "tool_calls": [CALL, {"function": {"name": "f", "arguments": '{"a": 1e999}'}}]},
+        'messages[1].tool_calls[1].function.arguments: has a number that is too large, in "{\\"a\\": 1e999}"; send',
+    ),
     ({**USER, "audio": {}}, "messages[1].audio: is not served"),
     ({**USER, "function_call": {}}, "messages[1].function_call: is not served"),
     ({**USER, "role": "function"}, 'messages[1].role: "function" is not served'),
@@ -94,6 +98,11 @@ OTHERS: list[tuple[str, dict[str, Any], str]] = [
         RESPONSES,
         {"input": [USER, {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{"}]},
         'input[1].arguments: must be JSON text; got "{"',
+    ),
+    (
+        RESPONSES,
+        {"input": [USER, {"type": "function_call", "call_id": "c", "name": "f", "arguments": '{"n": -1e999}'}]},
+        "input[1].arguments: has a number that is too large",
     ),
 ]
 

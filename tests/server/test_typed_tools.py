@@ -136,6 +136,21 @@ async def test_calls_that_are_cut_off_are_incomplete(client: Any, tool_engine: F
     assert message["content"][0]["input"] == {"INVALID_JSON": '{"city": "Pa'}
 
 
+async def test_calls_with_a_number_beyond_floats_are_shown_as_text_and_go_on(
+    client: Any, tool_engine: FakeEngine
+) -> None:
+    arguments = '{"n": 1e999}'
+    tool_engine.text = f'<tool_call>{{"name": "count", "arguments": {arguments}}}</tool_call>!'
+    message = await post(client, MESSAGES, ASK_MESSAGES)
+    assert shown_blocks(message["content"]) == [("count", {"INVALID_JSON": arguments})]
+    first = await post(client, RESPONSES, ASK_RESPONSES)
+    assert shown_items(first["output"]) == [("count", arguments)]
+    result = {"type": "function_call_output", "call_id": first["output"][0]["call_id"], "output": "5"}
+    await post(client, RESPONSES, {**ASK_RESPONSES, "input": [result], "previous_response_id": first["id"]})
+    prompt = tool_engine.tokenizer.decode(tool_engine.submitted[-1].prompt_token_ids)
+    assert '"arguments": {"INVALID_JSON": "{\\"n\\": 1e999}"}' in prompt
+
+
 async def test_a_response_goes_on_with_results(client: Any, tool_engine: FakeEngine) -> None:
     first = await post(client, RESPONSES, ASK_RESPONSES)
     calls = [item for item in first["output"] if item["type"] == "function_call"]

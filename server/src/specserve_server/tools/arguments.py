@@ -14,11 +14,12 @@ if TYPE_CHECKING:
 
 
 INVALID = "INVALID_JSON"
-"""The key of arguments that are no JSON, as the Messages API says that they be sent back."""
+"""The key of arguments that cannot be read, as the Messages API says that they be sent back."""
 
 
 def readable_arguments(text: str) -> str:
-    """Those that a model wrote: JSON as it is, and else, such as where an answer was cut off, an object of the text."""
+    """Those that a model wrote: JSON as it is. Where that cannot be read, as when the answer was cut off or a number is
+    too large, an object of the text."""
     try:
         msgspec.json.decode(text or "{}")
     except (msgspec.DecodeError, RecursionError):
@@ -28,9 +29,13 @@ def readable_arguments(text: str) -> str:
 
 def decode_arguments(text: str | None, where: str, param: str) -> JsonValue:
     """An empty object where there are none. `where`: their path in the body. Raises RequestError."""
+    advice = 'such as "{}", or leave out this call and its result'
     try:
         arguments: JsonValue = msgspec.json.decode(text or "{}")
+    except msgspec.ValidationError:
+        problem = f"has a number that is too large, in {shown(text)}; send others, {advice}"
+        raise RequestError(f"{where}: {problem}.", param=param) from None
     except (msgspec.DecodeError, RecursionError):
-        advice = 'send whole ones, such as "{}", or leave out this call and its result'
-        raise RequestError(f"{where}: must be JSON text; got {shown(text)}; {advice}.", param=param) from None
+        problem = f"must be JSON text; got {shown(text)}; send whole ones, {advice}"
+        raise RequestError(f"{where}: {problem}.", param=param) from None
     return arguments
