@@ -1,4 +1,8 @@
-"""What steps take, kept across starts: one JSON file for each machine, model and configuration."""
+"""What steps take, kept across starts: one JSON file for each machine, model and configuration.
+
+The machine may have been busy when a start measured them. So each start measures again, for a moment, and the file
+keeps the fastest passes that were ever seen.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from uuid import uuid4
 import msgspec
 
 from specserve.api import ConfigError, CostTable
+from specserve_adaptive.measured_tables import fastest, plausible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,6 +25,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 AUTO, OFF = "auto", "none"
+MOMENT = 0.25
+"""Seconds of measuring where a file has what an earlier start measured."""
 
 
 class Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,17 +45,20 @@ class Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def kept_costs(where: str, runtime: PlanningRuntime, seconds: float) -> CostTable:
-    """Those of an earlier start with the same identity; else measured in about so long, and kept.
+    """Measured in about so long and kept; in a moment where an earlier start with the same identity kept its own.
 
     `where`: a directory, auto or none. Raises ConfigError for a directory that cannot be used.
     """
     if where == OFF:
-        return runtime.measure_costs(seconds)
+        return plausible(runtime.measure_costs(seconds))
     file = directory(where) / f"{digest(runtime.identity)}.json"
     known = read(file, runtime.identity)
-    if known is not None:
-        return known
-    table = runtime.measure_costs(seconds)
+    table = runtime.measure_costs(seconds if known is None else MOMENT)
+    if known is not None and known.buckets == table.buckets:
+        table = fastest(known, table)
+    table = plausible(table)
+    if table == known:
+        return table
     try:
         write(file, runtime.identity, table)
     except OSError as error:
