@@ -123,7 +123,10 @@ class FakeEngine:
     @property
     def limits(self) -> EngineLimits:
         return NO_LIMITS._replace(
-            max_model_len=self.max_model_len, output_kinds=self.output_kinds, serves_adapters=True
+            max_model_len=self.max_model_len,
+            output_kinds=self.output_kinds,
+            serves_adapters=True,
+            drafters=("ngram", "eagle"),
         )
 
     def open(self, request: GenerateRequest, mailbox: Mailbox) -> None:
