@@ -37,6 +37,7 @@ CASES = {
     "eagle": "throughput with the demo model's EAGLE-3 head, alone and beside n-gram drafts",
     "block": "drafting a block of seven tokens in one pass against EAGLE-3, one token and seven",
     "grammar": "structured output: masks against none, drafts of forced text against masks alone",
+    "never_slower": "every drafter against plain decoding: edits, code and prose, greedy and sampled, 1 to 32 requests",
     "adaptive": "fixed draft widths, tiers and ranked where text begins and ends to repeat itself",
     "families": "a mixture of experts against a dense model that reads as many weights for a token",
     "state": "models with short convolutions or gated delta nets: steps, verifying, drafts, a prompt; other engines",
@@ -53,6 +54,7 @@ ON_CUDA = ("gpu", "tiles")
 """Run only where they are named."""
 ALIASES = {"pays": "speculation"}
 FLAGS = {
+    "never_slower": "[--texts edit|code|prose...] [--counts N...] [--rounds N]",
     "adaptive": "[--drafters ngram|eagle|both...] [--counts N...] [--rounds N] [--plot FILE]",
     "kernels": "[--model demo|SHAPE|DIR]",
     "weights": "[--model demo|SHAPE|DIR] [--counts N...] [--kinds KIND...] [--rounds N]",

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 MODEL, DTYPE, KV_MEMORY = "demo", "bfloat16", "512M"
 PROMPT_LEN, NUM_TOKENS, MANY = 600, 200, 32
+ROOT = Path(__file__).parents[2]
 SERVE_FLAGS = ("--dtype", DTYPE, "--kv-memory", KV_MEMORY, "--no-prefix-cache")
 """`specserve serve` with these flags runs what `demo_engine` runs."""
 
@@ -57,11 +58,21 @@ def prompts(tokenizer: Tokenizer, count: int, length: int) -> list[tuple[int, ..
 
 def held_out_prompts(tokenizer: Tokenizer, count: int, length: int) -> list[tuple[int, ...]]:
     """`count` prompts of `length` tokens, of the files that neither the demo model nor its heads were trained on."""
-    corpus = runpy.run_path(str(Path(__file__).parents[2] / "demo" / "corpus.py"))["read_corpus"]()
-    ids = [token for text in corpus.held_out for token in tokenizer.encode(text)]
+    corpus = runpy.run_path(str(ROOT / "demo" / "corpus.py"))["read_corpus"]()
+    return spread_out([token for text in corpus.held_out for token in tokenizer.encode(text)], count, length)
+
+
+def docs_prompts(tokenizer: Tokenizer, count: int, length: int) -> list[tuple[int, ...]]:
+    """`count` prompts of `length` tokens, of the pages in docs/: prose, of which the demo model has read none."""
+    pages = sorted((ROOT / "docs").glob("*.md"))
+    return spread_out([token for page in pages for token in tokenizer.encode(page.read_text("utf-8"))], count, length)
+
+
+def spread_out(ids: list[int], count: int, length: int) -> list[tuple[int, ...]]:
+    """Pieces that begin equally far from each other."""
     step = len(ids) // count
     if step < length:
-        raise ValueError(f"the held-out files have {len(ids)} tokens; {count * length} are needed.")
+        raise ValueError(f"the texts have {len(ids)} tokens; {count * length} are needed.")
     return [tuple(ids[i * step : i * step + length]) for i in range(count)]
 
 

@@ -1,0 +1,149 @@
+"""Every drafter against plain decoding where it should help and where it cannot: does any of them ever cost speed?
+
+Texts: *edit* continues an edited copy of a file, *code* a file, *prose* a page of these docs, on which the demo model
+was not trained. Each greedily and sampled at temperature 1, by 1, 8 and 32 requests at once, with n-gram drafts, with
+the demo model's EAGLE-3 head, and with both; the plugin adaptive plans. *fixed* drafts with both and verifies four
+draft tokens of each request in every step, whatever they bring: what adaptive is there for.
+
+All engines are warm, decode the same requests a few steps each in turns, and are compared round by round. A cell's
+requests share no n-gram index with those of other cells, which may have the same answers.
+"""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from benchmarks.lib.alternating import decode_in_turns
+from benchmarks.lib.report import Check, Options, Result
+from benchmarks.lib.timing import spread
+from benchmarks.lib.workload import (
+    DTYPE,
+    MANY,
+    NUM_TOKENS,
+    demo_engine,
+    docs_prompts,
+    edit_prompt,
+    held_out_prompts,
+    seeded,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from benchmarks.lib.alternating import Engines
+    from benchmarks.lib.decoding import Decoded
+    from specserve.engine.assembly import Assembled
+    from specserve.protocols import Tokenizer
+    from specserve.types import GenerateRequest
+
+PLAIN, MIX, FIXED = "plain", "ngram + eagle", "fixed"
+DRAFTERS = {PLAIN: (), "ngram": ("ngram",), "eagle": ("eagle",), MIX: ("ngram", "eagle"), FIXED: ("ngram", "eagle")}
+FIXED_WIDTH = {"draft_tokens": 4, "max_draft_batch": MANY}
+EDIT, CODE, PROSE = "edit", "code", "prose"
+TEMPERATURES, COUNTS = (0.0, 1.0), (1, 8, MANY)
+TEXT_LEN = 400
+NEVER_BELOW, EDITS_AT_LEAST = 0.98, 2.5
+
+
+class Cell(NamedTuple):
+    text: str
+    temperature: float
+    concurrent: int
+    """Requests at once."""
+
+    @property
+    def label(self) -> str:
+        return f"{self.text}, {'sampled at 1' if self.temperature else 'greedy'}, {self.concurrent} at once"
+
+    @property
+    def target(self) -> float:
+        """Of the mix against plain decoding."""
+        return EDITS_AT_LEAST if (self.text, self.temperature, self.concurrent) == (EDIT, 0.0, 1) else NEVER_BELOW
+
+
+class Flags(NamedTuple):
+    texts: Sequence[str]
+    counts: Sequence[int]
+    rounds: int
+    num_tokens: int
+
+
+def flags_of(options: Options) -> Flags:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks never_slower")
+    parser.add_argument("--texts", nargs="+", choices=(EDIT, CODE, PROSE), default=[EDIT, CODE, PROSE])
+    parser.add_argument("--counts", nargs="+", type=int, default=list(COUNTS), help="concurrent requests")
+    parser.add_argument("--rounds", type=int, default=options.rounds(5, 1))
+    args = parser.parse_args(options.rest)
+    return Flags(args.texts, args.counts, args.rounds, options.rounds(NUM_TOKENS, 80))
+
+
+def run(options: Options) -> Result:
+    flags = flags_of(options)
+    engines = {name: engine_of(options, name) for name in DRAFTERS}
+    running: Engines = {name: partial(getattr, assembled, "engine") for name, assembled in engines.items()}
+    rows: list[tuple[str, ...]] = []
+    checks: list[Check] = []
+    raw: dict[str, list[float]] = {}
+    for cell in cells(flags):
+        make = partial(requests_of, cell, texts_of(cell, engines[PLAIN].tokenizer, flags.rounds), flags.num_tokens)
+        measured = decode_in_turns(running, make, flags.rounds)
+        ratios = {name: against_plain(measured, name) for name in DRAFTERS if name != PLAIN}
+        rows.append(row_of(cell, measured, ratios))
+        checks.append(Check(f"{cell.label}: {MIX} / plain", median(ratios[MIX]), cell.target, False, "x"))
+        raw |= {f"{cell.label} {name}": [one.throughput for one in each] for name, each in measured.items()}
+    return Result(
+        title=f"Drafters against plain decoding, demo model, {DTYPE}, {options.threads} threads",
+        columns=("cell", "plain tok/s", *(name for name in DRAFTERS if name != PLAIN), "mix, min..max", "best"),
+        rows=rows,
+        checks=checks,
+        raw=raw,
+    )
+
+
+def engine_of(options: Options, name: str) -> Assembled:
+    tables = {"eagle": {"model": "demo-eagle3"}} if "eagle" in DRAFTERS[name] else {}
+    fixed = FIXED_WIDTH if name == FIXED else {}
+    return demo_engine(options, plugins=DRAFTERS[name], plugin_options=tables, kv_memory="256M", **fixed)
+
+
+def cells(flags: Flags) -> Iterator[Cell]:
+    for text in flags.texts:
+        for temperature in TEMPERATURES:
+            for count in flags.counts:
+                yield Cell(text, temperature, count)
+
+
+def texts_of(cell: Cell, tokenizer: Tokenizer, rounds: int) -> list[tuple[int, ...]]:
+    """Prompts for all rounds and the one that warms up; none comes twice."""
+    count = cell.concurrent * (rounds + 1)
+    if cell.text == PROSE:
+        return docs_prompts(tokenizer, count, TEXT_LEN)
+    files = held_out_prompts(tokenizer, count, TEXT_LEN)
+    return [edit_prompt(tokenizer, file) for file in files] if cell.text == EDIT else files
+
+
+def requests_of(cell: Cell, texts: list[tuple[int, ...]], num_tokens: int, n: int) -> list[GenerateRequest]:
+    of_round = texts[n * cell.concurrent : (n + 1) * cell.concurrent]
+    return [
+        msgspec.structs.replace(
+            seeded(f"r{n}.{i}", prompt, cell.temperature, 1000 * n + i, num_tokens), cache_salt=cell.label
+        )
+        for i, prompt in enumerate(of_round)
+    ]
+
+
+def against_plain(measured: dict[str, list[Decoded]], name: str) -> list[float]:
+    """Round by round, since the texts of two rounds differ in speed."""
+    return [b.throughput / a.throughput for a, b in zip(measured[PLAIN], measured[name], strict=True)]
+
+
+def row_of(cell: Cell, measured: dict[str, list[Decoded]], ratios: dict[str, list[float]]) -> tuple[str, ...]:
+    plain = median(one.throughput for one in measured[PLAIN])
+    best = max((name for name in ratios if name != FIXED), key=lambda name: median(ratios[name]))
+    medians = (f"{median(each):.3f}x" for each in ratios.values())
+    return (cell.label, f"{plain:.0f}", *medians, spread(ratios[MIX]), best)
