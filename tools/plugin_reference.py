@@ -23,6 +23,7 @@ PARTS = {
         "protocols/verifier.py",
         "protocols/draft_model.py",
         "protocols/draft_pass.py",
+        "protocols/target_pass.py",
     ),
     "What drafters, planners and observers are given": (
         "types.py",

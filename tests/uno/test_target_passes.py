@@ -30,6 +30,7 @@ class Guessing(Drafter):
         self.target = target
 
     def propose(self, batch, output, verdict, limits):
+        assert any(limits), "it states nothing that it would read of other steps"
         requests = [span.request for span, limit in zip(batch.spans, limits, strict=True) if limit]
         before, (logits_before, hidden) = self.cache.data.clone(), (output.logits.clone(), output.hidden)
         logits = self.target.logits([GuessedRows(request, range(3, 11)) for request in requests])

@@ -97,6 +97,17 @@ def test_a_draft_depends_on_its_request_alone(uno_target, draft_adapter):
     assert len(alone.drafts) > 60
 
 
+@pytest.mark.usefixtures("each_kernel_set")
+def test_a_processed_request_is_drafted_along_its_own_path(uno_target, draft_adapter):
+    """Of two tokens that it prefers by far, the one that it has less often comes next."""
+    wanted = {"logit_bias": {6: 90.0, 7: 90.5}, "frequency_penalty": 2.0, "max_tokens": 30, "ignore_eos": True}
+    witness = Witness()
+    served = run_requests(uno_engine(uno_target, draft_adapter, planner=witness), [toy_request("r", (1, 2), **wanted)])
+    assert set(served.tokens()["r"]) == {6, 7}
+    assert {len(set(draft)) for draft in witness.drafts.values() if len(draft) > 1} == {2}
+    assert served.metrics.num_accepted_tokens == served.metrics.num_draft_tokens > 20
+
+
 def test_random_tokens_are_those_of_their_position_and_within_their_bounds():
     tokens = noise_tokens(0, 4000, 9)
     assert set(tokens) == set(range(1, 9))

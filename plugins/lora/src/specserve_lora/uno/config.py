@@ -1,6 +1,6 @@
 """What adapter_config.json says of the drafts that the adapter was trained for, in the field `uno_config`.
 
-PEFT does not know the field, and published adapters lack it: what they were trained with is then set by options.
+PEFT does not know the field. Where an adapter lacks it, options say what it was trained with.
 """
 
 from __future__ import annotations

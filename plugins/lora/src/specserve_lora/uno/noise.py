@@ -8,7 +8,7 @@ from __future__ import annotations
 from specserve.api.sampling import row_key
 
 SEED, FIRST = 0, 1
-"""Token 0 is left out, as in the training of published adapters."""
+"""Token 0 is left out, as by other engines that serve such adapters."""
 
 
 def noise_tokens(position: int, count: int, end: int) -> tuple[int, ...]:
