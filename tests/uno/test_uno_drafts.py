@@ -99,8 +99,8 @@ def test_a_draft_depends_on_its_request_alone(uno_target, draft_adapter):
 
 @pytest.mark.usefixtures("each_kernel_set")
 def test_a_processed_request_is_drafted_along_its_own_path(uno_target, draft_adapter):
-    """Of two tokens that it prefers by far, the one that it has less often comes next."""
-    wanted = {"logit_bias": {6: 90.0, 7: 90.5}, "frequency_penalty": 2.0, "max_tokens": 30, "ignore_eos": True}
+    """Of two tokens that it prefers by far, none may follow itself."""
+    wanted = {"logit_bias": {6: 90.0, 7: 90.0}, "bad_words": ((6, 6), (7, 7)), "max_tokens": 30, "ignore_eos": True}
     witness = Witness()
     served = run_requests(uno_engine(uno_target, draft_adapter, planner=witness), [toy_request("r", (1, 2), **wanted)])
     assert set(served.tokens()["r"]) == {6, 7}
