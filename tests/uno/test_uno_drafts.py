@@ -12,7 +12,7 @@ from uno_engines import Witness, mixed_requests, uno_engine
 
 from draft_adapters import BLOCK, UNO_CONFIG
 from specserve_lora.uno.noise import noise_tokens
-from specserve_workbench.testing.engines import run_requests
+from specserve_workbench.testing.engines import accepted, run_requests
 from specserve_workbench.testing.requests import toy_request
 from toy_adapters import lora_of, lora_options, under, write_adapter
 
@@ -22,7 +22,7 @@ def plain_draft(llama, draft, own, tokens, count):
     """Greedy draft tokens behind these tokens, and their probabilities."""
     noise = noise_tokens(len(tokens), count - 1, UNO_CONFIG["mask_token_id"])
     adapters = [own] * len(tokens) + [draft] * len(noise)
-    best = llama.probabilities([*tokens, *noise], adapters)[len(tokens) - 1 :].max(-1)
+    best = llama.logits([*tokens, *noise], adapters)[len(tokens) - 1 :].softmax(-1).max(-1)
     return tuple(best.indices.tolist()), best.values.tolist()
 
 
@@ -95,6 +95,14 @@ def test_a_draft_depends_on_its_request_alone(uno_target, draft_adapter):
     assert together.survival == alone.survival
     assert together.drafts == alone.drafts
     assert len(alone.drafts) > 60
+
+
+@pytest.mark.usefixtures("each_kernel_set")
+def test_a_sampled_request_is_drafted_with_the_noise_of_its_verification(uno_target, draft_adapter):
+    """Where that is almost all that decides, almost all drafts are right."""
+    requests = [toy_request(f"r{i}", (1, 2), temperature=50.0, seed=i, max_tokens=30, ignore_eos=True) for i in (1, 2)]
+    good, drafted = accepted(run_requests(uno_engine(uno_target, draft_adapter), requests))
+    assert 0.8 * drafted < good
 
 
 @pytest.mark.usefixtures("each_kernel_set")
