@@ -7,10 +7,10 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import qwen35_conversion
 from safetensors.numpy import load_file
 
 import gguf
-import qwen35_conversion
 from specserve.models.families import family_named
 
 if TYPE_CHECKING:

@@ -1,5 +1,5 @@
-"""Qwen 3.5 as GGUF, as llama.cpp's converter writes it: value heads in turns over the key heads, rates of decay in place
-of their logarithms, norms with one added, and the block that drafts as a further layer."""
+"""Qwen 3.5 as GGUF, as llama.cpp's converter writes it: value heads in turns over the key heads, rates of decay in
+place of their logarithms, norms with one added, and the block that drafts as a further layer."""
 
 from __future__ import annotations
 

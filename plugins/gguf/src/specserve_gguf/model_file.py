@@ -123,4 +123,4 @@ def runs(order: NDArray[np.int64]) -> Iterator[slice]:
     """Rows that follow each other in the file are read at once."""
     ends = [*(np.flatnonzero(np.diff(order) != 1) + 1).tolist(), len(order)]
     for begin, end in pairwise([0, *ends]):
-        yield slice(int(order[begin]), int(order[begin]) + end - begin) if end > begin else slice(0, 0)
+        yield slice(int(order[begin]), int(order[begin]) + end - begin)
