@@ -37,6 +37,16 @@ AS_IT_IS = "drafts_change_nothing and as"
 """Of its cases the first one."""
 MISTAKEN = PROCESSOR.replace("return logits", "logits[7] += 50.0 * len(path)\n        return logits")
 """What it does to a row depends on how many of the tokens before it are drafts."""
+EDITS = "edits are what apply does"
+EDIT = "    def edit(self, edits, path):\n        {what}\n\n    def commit"
+DIFFERING = "from array import array\n" + PROCESSOR.replace(
+    "    def commit", "    has_edits = True\n\n" + EDIT.format(what="edits.forbid(array('q', [7]))")
+)
+UNCALLED = PROCESSOR.replace("    def commit", EDIT.format(what="pass"))
+COUNTING = "        self.applied += 1\n        logits[self.applied % 50] += 100\n        return logits"
+CHANGING = PROCESSOR.replace(
+    "class State(ProcessorState):\n", "class State(ProcessorState):\n    applied = 0\n\n"
+).replace("        return logits", COUNTING)
 
 
 def own_settings(toy_model):
@@ -124,92 +134,111 @@ def outcomes(report, plugin):
     return {entry["what"]: entry["outcome"] for entry in json.loads(report.read_text()) if entry["plugin"] == plugin}
 
 
-def test_a_processor_that_depends_on_drafts_is_found(tmp_path):
-    write_plugin(tmp_path, "mine", provides="logits.processor", plugin=MISTAKEN, compatible=COMPATIBLE)
-    code, said = run_kit(tmp_path, "mine", site=tmp_path, only=AS_IT_IS)
-    assert code == 1
-    assert re.search(r"^failed +mine: as it is", said, re.MULTILINE)
-    assert "differs with drafts of noise" in said
-
-
-def test_a_drafter_at_fault_is_found(tmp_path):
-    broken = DRAFTER.replace("return [Draft", "1 / 0; return [Draft")
-    write_plugin(tmp_path, "mine", plugin=broken)
-    code, said = run_kit(tmp_path, "mine", site=tmp_path, only=AS_IT_IS)
-    assert code == 1
-    assert re.search(r"^failed +mine: as it is", said, re.MULTILINE)
-    assert "raised ZeroDivisionError" in said
-
-
-def test_a_graph_that_is_never_replayed_proves_nothing(tmp_path):
-    declines = DRAFTER + "\n\n@hookimpl\ndef decline_graph():\n    return 'not with mine'\n"
-    write_plugin(tmp_path, "mine", plugin=declines)
-    code, said = run_kit(tmp_path, "mine", site=tmp_path, only="graphs")
-    assert code == 0
-    for mode in ("piecewise", "full"):
-        skipped = rf"^skipped mine: {mode} graphs +no step was replayed from a {mode} graph: .*not with mine"
-        assert re.search(skipped, said, re.MULTILINE), said
-
-
-def test_a_drafter_that_keeps_requests_is_found(tmp_path):
-    leaking = DRAFTER.replace(
-        'name = "mine"\n',
-        'name = "mine"\n    kept = []\n\n    def start(self, request):\n        self.kept.append(request)\n',
+@pytest.fixture(scope="module")
+def mistakes(tmp_path_factory):
+    """What the kit says of plugins with one mistake each. All in one run: a process takes two seconds to start."""
+    site = tmp_path_factory.mktemp("mistakes")
+    write_plugin(site, "dependent", provides="logits.processor", plugin=MISTAKEN, compatible=COMPATIBLE)
+    write_plugin(site, "broken", plugin=drafter("broken", "return [Draft", "1 / 0; return [Draft"))
+    keeps = "    kept = []\n\n    def start(self, request):\n        self.kept.append(request)\n\n    def propose"
+    write_plugin(site, "leaking", plugin=drafter("leaking", "    def propose", keeps))
+    for name, plugin in {"differing": DIFFERING, "uncalled": UNCALLED, "changing": CHANGING}.items():
+        write_plugin(site, name, provides="logits.processor", plugin=plugin, compatible=COMPATIBLE)
+    raises = "\n\n@hookimpl\ndef list_models():\n    return [{}['models']]\n"
+    write_plugin(site, "unlisted", plugin=drafter("unlisted") + raises)
+    names = ("dependent", "broken", "leaking", "differing", "uncalled", "changing", "unlisted")
+    only = (
+        f"((dependent: or broken:) and {AS_IT_IS}) or (leaking: and ten_thousand)"
+        " or ((uncalled: or changing:) and edits) or ((differing: or unlisted:) and (edits or hook or random))"
     )
-    assert leaking != DRAFTER
-    write_plugin(tmp_path, "mine", plugin=leaking)
-    code, said = run_kit(tmp_path, "mine", site=tmp_path, only="ten_thousand")
+    code, said = run_kit(site, *names, site=site, only=only)
     assert code == 1
-    assert re.search(r"^failed +mine: ten thousand requests", said, re.MULTILINE)
-    assert "objects more after 10000 requests" in said
+    return said
 
 
-def test_a_processor_whose_edits_differ_from_apply_is_found(tmp_path):
-    edits = (
-        "    has_edits = True\n    def edit(self, edits, path):\n        edits.forbid(array('q', [7]))\n    def commit"
-    )
-    mistaken = "from array import array\n" + PROCESSOR.replace("    def commit", edits)
-    write_plugin(tmp_path, "mine", provides="logits.processor", plugin=mistaken, compatible=COMPATIBLE)
-    code, said = run_kit(tmp_path, "mine", site=tmp_path, only="edits or hook or random")
-    assert code == 1
-    assert re.findall(r"^failed +(.*?) *$", table_of(said), re.MULTILINE) == ["mine: edits are what apply does"]
+def drafter(name, *change):
+    """One that drafts, but for `change`: what is replaced by what."""
+    plugin = DRAFTER.replace(*change) if change else DRAFTER
+    assert not change or plugin != DRAFTER
+    return plugin.replace('name = "mine"', f'name = "{name}"')
 
 
-def test_a_processor_whose_edits_would_never_be_called_is_found(tmp_path):
-    edits = "    def edit(self, edits, path):\n        pass\n\n    def commit"
-    write_plugin(tmp_path, "mine", provides="logits.processor", plugin=PROCESSOR.replace("    def commit", edits))
-    code, said = run_kit(tmp_path, "mine", site=tmp_path, only="edits")
-    assert code == 1
-    assert "State has edit, which nobody calls: let it state has_edits" in said
+def results_of(said, plugin):
+    """Its lines of the table: whether it failed, in what, and what is said of that."""
+    return re.findall(rf"^(\w+) +{plugin}: (.*?)(?:  +(.*?))? *$", table_of(said), re.MULTILINE)
 
 
-def test_a_processor_whose_apply_changes_its_state_is_found(tmp_path):
+def test_a_processor_that_depends_on_drafts_is_found(mistakes):
+    ((outcome, what, _),) = results_of(mistakes, "dependent")
+    assert (outcome, what) == ("failed", "as it is")
+    assert "differs with drafts of noise" in mistakes
+
+
+def test_a_drafter_at_fault_is_found(mistakes):
+    ((outcome, what, _),) = results_of(mistakes, "broken")
+    assert (outcome, what) == ("failed", "as it is")
+    assert "raised ZeroDivisionError" in mistakes
+
+
+def test_a_drafter_that_keeps_requests_is_found(mistakes):
+    ((outcome, what, _),) = results_of(mistakes, "leaking")
+    assert (outcome, what) == ("failed", LONGEST)
+    assert "objects more after 10000 requests" in mistakes
+
+
+def test_a_processor_whose_edits_differ_from_apply_is_found(mistakes):
+    results = results_of(mistakes, "differing")
+    assert [what for outcome, what, _ in results if outcome == "failed"] == [EDITS]
+    assert len(results) == 3
+
+
+def test_a_processor_whose_edits_would_never_be_called_is_found(mistakes):
+    ((outcome, what, _),) = results_of(mistakes, "uncalled")
+    assert (outcome, what) == ("failed", EDITS)
+    assert "State has edit, which nobody calls: let it state has_edits" in mistakes
+
+
+def test_a_processor_whose_apply_changes_its_state_is_found(mistakes):
     """Though the engine happens to call it once for each token."""
-    state = "class State(ProcessorState):\n"
-    counts = state + "    applied = 0\n"
-    edits = "        self.applied += 1\n        logits[self.applied % 50] += 100\n        return logits"
-    mistaken = PROCESSOR.replace(state, counts).replace("        return logits", edits)
-    write_plugin(tmp_path, "mine", provides="logits.processor", plugin=mistaken)
-    code, said = run_kit(tmp_path, "mine", site=tmp_path, only="edits")
-    assert code == 1
-    assert re.findall(r"^failed +(.*?) *$", table_of(said), re.MULTILINE) == ["mine: edits are what apply does"]
-    assert "gave another row. It changes its state" in said
+    ((outcome, what, _),) = results_of(mistakes, "changing")
+    assert (outcome, what) == ("failed", EDITS)
+    assert "gave another row. It changes its state" in mistakes
 
 
-def test_a_hook_that_is_at_fault_in_a_server_is_found(tmp_path):
-    broken = DRAFTER + "\n\n@hookimpl\ndef list_models():\n    return [1 / 0]\n"
-    write_plugin(tmp_path, "mine", plugin=broken)
-    code, said = run_kit(tmp_path, "mine", site=tmp_path, only="edits or hook or random")
-    assert code == 1
-    assert re.findall(r"^failed +(.*?) *$", table_of(said), re.MULTILINE) == ["mine: every hook is called"]
+def test_a_hook_that_is_at_fault_in_a_server_is_found(mistakes):
+    results = results_of(mistakes, "unlisted")
+    assert [what for outcome, what, _ in results if outcome == "failed"] == ["every hook is called"]
+    assert len(results) == 3
 
 
-def test_what_is_not_declared_is_left_out_with_the_reason(tmp_path):
-    write_plugin(tmp_path, "mine", provides="logits.processor", plugin=PROCESSOR)
-    code, said = run_kit(tmp_path, "mine", site=tmp_path, only=AS_IT_IS)
+@pytest.fixture(scope="module")
+def left_out_by_the_kit(tmp_path_factory):
+    """What it says of plugins that it has to skip, which is no failure."""
+    site = tmp_path_factory.mktemp("skipped")
+    declines = "\n\n@hookimpl\ndef decline_graph():\n    return 'not with mine'\n"
+    write_plugin(site, "declining", plugin=drafter("declining") + declines)
+    write_plugin(site, "undeclared", provides="logits.processor", plugin=PROCESSOR)
+    only = f"(declining: and graphs) or (undeclared: and {AS_IT_IS})"
+    code, said = run_kit(site, "declining", "undeclared", site=site, only=only)
     assert code == 0
-    assert re.search(r"^skipped +mine: as it is +mine and noise are undeclared: neither says", said, re.MULTILINE), said
-    assert "mine: 1 case proves nothing, since what mine works with is not declared" in said
+    return said
+
+
+def test_a_graph_that_is_never_replayed_proves_nothing(left_out_by_the_kit):
+    results = results_of(left_out_by_the_kit, "declining")
+    assert [(outcome, what) for outcome, what, _ in results] == [
+        ("skipped", "piecewise graphs"), ("skipped", "full graphs"),
+    ]  # fmt: skip
+    for (_, what, detail), mode in zip(results, ("piecewise", "full"), strict=True):
+        assert re.match(f"no step was replayed from a {mode} graph: .*not with mine", detail), what
+
+
+def test_what_is_not_declared_is_left_out_with_the_reason(left_out_by_the_kit):
+    ((outcome, what, detail),) = results_of(left_out_by_the_kit, "undeclared")
+    assert (outcome, what) == ("skipped", "as it is")
+    assert detail.startswith("undeclared and noise are undeclared: neither says")
+    told = "undeclared: 1 case proves nothing, since what undeclared works with is not declared"
+    assert told in left_out_by_the_kit
 
 
 def test_the_name_of_a_plugin_that_is_not_installed_is_refused(tmp_path):
