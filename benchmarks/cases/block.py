@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.cases.eagle import HEAD
-from benchmarks.lib.proposing import CONTEXT, Proposing
+from benchmarks.lib.drafting_cost import CONTEXT
+from benchmarks.lib.proposing import Proposing
 from benchmarks.lib.random_block_head import BlockShape, write_random_block_head
 from benchmarks.lib.report import Check, Options, Result
 from benchmarks.lib.shapes import BUILD

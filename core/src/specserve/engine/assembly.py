@@ -85,7 +85,7 @@ def make_parts(c: Components) -> EngineParts:
     builder = BatchBuilder(config.block_size, c.device, lora.plan)
     planner = choose_planner(c, runner, builder)
     connect_drafters(config, c.layered, DraftTarget(cache, planner, runner))
-    connect_target(c, step, builder)
+    connect_target(config, c.drafters, cache, step, builder)
     verifier = make_verifier(config, host, tokenizer.eos_token_ids, c.kernels.sampler)
     processors = make_processors(config, host, tokenizer.eos_token_ids)
     journal = make_journal(config.block_size, make_cache_observers(config, host))

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from specserve.batch.batch import Batch
     from specserve.batch.builder import BatchBuilder
     from specserve.config import EngineConfig
-    from specserve.engine.components import Components
+    from specserve.kv.cache import KVCache
     from specserve.models.runner import StepParts
     from specserve.models.served_model import ServedModel
-    from specserve.protocols import AttentionBackend, DraftAdapter, Drafter, ForwardPass, GuessedRows, Sampler
+    from specserve.protocols import AttentionBackend, DraftAdapter, Drafter, ForwardPass, GuessedRows
 
 
 def most_target_rows(drafters: Sequence[Drafter]) -> int:
@@ -59,13 +59,14 @@ def check_target(model: ServedModel, drafters: Sequence[Drafter]) -> None:
         )
 
 
-def connect_target(c: Components, step: StepParts, builder: BatchBuilder) -> None:
+def connect_target(
+    config: EngineConfig, drafters: Sequence[Drafter], cache: KVCache, step: StepParts, builder: BatchBuilder
+) -> None:
     """Give a pass to each drafter that asks for one."""
-    drafters = [drafter for drafter in c.drafters if drafter.needs.target_rows]
-    if drafters:
-        own = blocks_of_request(c.config, drafters)
-        target = EngineTargetPass(step, builder, c.kernels.sampler, c.cache.num_blocks, own)
-        for drafter in drafters:
+    asking = [drafter for drafter in drafters if drafter.needs.target_rows]
+    if asking:
+        target = EngineTargetPass(step, builder, cache.num_blocks, blocks_of_request(config, asking))
+        for drafter in asking:
             drafter.connect_target(target)
 
 
@@ -73,11 +74,9 @@ class EngineTargetPass(TargetPass):
     """`first_scratch`: the first block that belongs to no request; `num_scratch`: how many from there on each request
     of a pass has."""
 
-    def __init__(
-        self, step: StepParts, builder: BatchBuilder, sampler: Sampler, first_scratch: int, num_scratch: int
-    ) -> None:
+    def __init__(self, step: StepParts, builder: BatchBuilder, first_scratch: int, num_scratch: int) -> None:
         self.model, self.kernels, self.attention = step.model, step.kernels, step.attention
-        self.builder, self.sampler = builder, sampler
+        self.builder, self.sampler = builder, step.kernels.sampler
         self.first_scratch, self.num_scratch = first_scratch, num_scratch
         self.passes: dict[AttentionBackend, ForwardPass] = {}
 

@@ -7,7 +7,7 @@ the next step writes over them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,7 @@ class GuessedRows(NamedTuple):
 class DraftAdapter(NamedTuple):
     """An adapter for drafts alone: no request names it."""
 
-    packed: Any
+    packed: object
     """As `AdaptableModel.pack_adapter` made it."""
     rank: int
 
