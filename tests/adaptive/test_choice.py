@@ -132,3 +132,10 @@ def test_no_more_is_priced_than_the_budget_allows():
     assert len(planner.curve(4, requests, 300)) == 1 + 300
     assert len(planner.curve(5, requests, 7)) == 1 + 16
     assert sum(width or 0 for width in planner.choose(requests, 7, 4)) == 7
+
+
+def test_no_more_is_priced_than_the_requests_can_have():
+    planner = RankedPlanner(32, StepCosts([1, 2004], [1.0, 1.2]), "fair", ("simulated",))
+    for count in (1, 4):
+        requests = [with_draft(chain(*[0.999] * 32)) for _ in range(count)]
+        assert len(planner.curve(count, requests, 500)) == 1 + 32 * count

@@ -37,7 +37,8 @@ PRICES_INTERVAL, GUESSES_PER_STEP = 16, 8
 """Steps after which prices are computed anew: more where there is a price for many numbers of draft tokens, so that
 on average a step has GUESSES_PER_STEP of them to compute."""
 FIRST_PRICES = 256
-"""Numbers of draft tokens that are priced at first; more only where a step with that many is not too long yet."""
+"""Numbers of draft tokens that are priced at first, or as many as the requests can have; more only where a step with
+that many is not too long yet."""
 
 
 class RankedPlanner(DraftPlanner):
@@ -128,7 +129,7 @@ class RankedPlanner(DraftPlanner):
         if curve is None or self.num_steps >= computed + interval(len(curve)):
             if len(self.curves) > 64:
                 self.curves.clear()
-            curve = self.priced(rows, count, min(max(budget, 16), FIRST_PRICES))
+            curve = self.priced(rows, count, min(max(budget, 16), FIRST_PRICES, count * self.max_draft_tokens))
         if is_short(curve, budget):
             max_draft_tokens = min(budget, sum(len(r.draft.tokens) for r in requests if r.draft is not None))
             if is_short(curve, max_draft_tokens):
