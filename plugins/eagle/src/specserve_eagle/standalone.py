@@ -33,7 +33,7 @@ def load_standalone(path: Path, config: EngineConfig, target: ServedModel, looka
             "another draft model."
         )
     length = min(target.max_model_len, supported_length(model_config))
-    loader = ModelLoader(formats=formats_for(model_config.quantization))
+    loader = ModelLoader(formats=formats_for(path, model_config.quantization))
     model = loader.load_decoder(
         path, kernels=target.kernels, dtype=config.dtype, device=config.device, max_model_len=length
     )
