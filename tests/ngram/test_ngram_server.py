@@ -81,7 +81,7 @@ def accepted(answer: dict[str, Any]) -> int:
 
 
 async def test_the_commands_of_the_page_are_served(client: Any) -> None:
-    assert len(curls()) == 7
+    assert len(curls()) == 8
     for method, path, body in curls():
         answer = await client.request(method, path, json=body)
         assert answer.status in (200, 202), await answer.text()

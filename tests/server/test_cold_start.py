@@ -72,8 +72,10 @@ NEVER_SERVING = (
     "specserve_eagle.cli",
     "specserve_eagle.training",
     "specserve_cuda.attention",
+    "specserve_lora.uno",
 )
-"""Modules of other commands, what sends batches to other processes, and those that need a CUDA device."""
+"""Modules of other commands and of a plugin that is not enabled here, what sends batches to other processes, and those
+that need a CUDA device."""
 
 CONVERTED_FIRST = """
 import asyncio, sys

@@ -83,7 +83,7 @@ async def test_a_name_like_no_other_is_told_those_that_there_are_and_is_cut(conn
     response = await client.post(COMPLETIONS, json={"prompt": "a", "speculation": {"q" * 10**6: 1}})
     assert (await response.json())["error"]["message"] == (
         f"speculation.{'q' * 64}: no such field, and this server runs with --strict-fields; there are enabled, "
-        "max_draft_tokens."
+        "max_draft_tokens, drafters."
     )
 
 
