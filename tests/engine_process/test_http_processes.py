@@ -10,12 +10,12 @@ import pytest
 from servers_with_plugins import server_with_plugins
 from shared_port import one_connection_each
 from test_same_answers import BODIES, PROMPT, stable
-from toy_adapters import write_adapter
 
 from server_process import stopped_well
 from specserve.errors import ConfigError
 from specserve_server.app.middlewares.ended_requests import CLIENT_LEFT
 from specserve_server.config import ServerConfig
+from toy_adapters import write_adapter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
