@@ -22,7 +22,7 @@ from benchmarks.lib.mixers import mixing
 from benchmarks.lib.recurrent_steps import Step
 from benchmarks.lib.report import Check, Options, Result, aligned
 from benchmarks.lib.shapes import ATTENTION, DELTA_NETS, SHORT_CONVS, model_directory
-from benchmarks.lib.timing import alternate, medians, seconds_of, spread
+from benchmarks.lib.timing import alternate, balanced, medians, seconds_of, spread
 from benchmarks.lib.workload import DTYPE
 from benchmarks.peers import random_checkpoint
 from specserve.models.decoder import DecoderModel
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 MODELS = {"lfm2": SHORT_CONVS, "qwen3_5": DELTA_NETS}
 COUNTS, ROWS, CONTEXT, PROMPT = (8, 32), (1, 2, 4, 8), 500, 2000
+PAIRS = 6
+"""For each round: what rejected drafts cost is smaller than what a step takes more or less from time to time."""
 VERIFIED = ROWS[-1]
 A_STEP, VERIFY = "1 row", f"{VERIFIED} rows of one"
 REJECTED, NEVER = "rejected drafts", "no drafts"
@@ -59,7 +61,8 @@ def run(options: Options) -> Result:
     samples: dict[str, list[float]] = {}
     if not chosen.skip_steps:
         with torch.inference_mode():
-            samples = alternate(steps(name, options), rounds)
+            variants, pair = steps(name, options)
+            samples = alternate(variants, rounds) | balanced(pair, PAIRS * rounds)
         samples |= alternate(drafts(name, options), rounds)
     asked = random_checkpoint.Asked(
         model_directory(name), tuple(chosen.against), chosen.weights, options.threads, chosen.llama_server,
@@ -76,15 +79,16 @@ def run(options: Options) -> Result:
         notes=[
             "Logits are of every row, but none of the prompt's. The share is that of the native calls alone.",
             f"A rejected draft: a step with {VERIFIED - 1} draft tokens and the step behind it, against the same rows "
-            "as committed tokens, the median of the rounds' differences.",
+            "as committed tokens, in turns forwards and backwards; the median of the differences.",
         ],
         raw=samples | (peers.raw if peers else {}),
         details="\n".join(aligned([random_checkpoint.COLUMNS, *peers.rows])) if peers else "",
     )
 
 
-def steps(name: str, options: Options) -> Variants:
-    """Forward passes, as the engine makes them and in pieces."""
+def steps(name: str, options: Options) -> tuple[Variants, Variants]:
+    """Forward passes, as the engine makes them and in pieces; and two steps in a row, the first of which has drafts
+    that are rejected, or as many committed tokens."""
     engine = engine_of(
         name, options, max_num_batched_tokens=PROMPT, max_model_len=PROMPT + 100, max_num_seqs=COUNTS[-1],
         plugins=("ngram",),
@@ -103,11 +107,11 @@ def steps(name: str, options: Options) -> Variants:
         variants[f"pieces, {what}"] = partial(seconds_of, partial(step, pieces, attention, [batch], scored))
         variants[f"mixers, {what}"] = partial(seconds_of, mixing(model, batch))
     behind = Step(turned=True).batch(CONTEXT + 1)
-    pairs = {REJECTED: Step(drafted=VERIFIED - 1), NEVER: Step(known=VERIFIED)}
-    for what, first in pairs.items():
+    pair: Variants = {}
+    for what, first in {REJECTED: Step(drafted=VERIFIED - 1), NEVER: Step(known=VERIFIED)}.items():
         both = [first.batch(CONTEXT), behind]
-        variants[what] = partial(seconds_of, partial(step, served, attention, both, scored=True))
-    return variants
+        pair[what] = partial(seconds_of, partial(step, served, attention, both, scored=True))
+    return variants, pair
 
 
 def step(passes: ForwardPass, attention: AttentionBackend, batches: list[Batch], scored: bool) -> None:
