@@ -4,12 +4,12 @@ that change in every step; and the draft tokens are accepted."""
 from __future__ import annotations
 
 import pytest
-from toy_adapters import lora_of, lora_options, under, write_adapters
 
 from covering import covering
 from specserve_adaptive.step_costs import StepCosts
 from specserve_workbench.testing.engines import make_engine, plain_run, run_requests
 from specserve_workbench.testing.requests import toy_request, varied_requests
+from toy_adapters import lora_of, lora_options, under, write_adapters
 
 MODES = {
     "ranked": {},

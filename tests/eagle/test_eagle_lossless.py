@@ -7,11 +7,11 @@ from itertools import product
 import pytest
 from eagle_engines import KINDS, TREE_KINDS, eagle_engine, eagle_options, memory_for, write_draft, write_target
 from kv_history import Fickle
-from toy_adapters import lora_of, lora_options, under, write_adapters
 
 from covering import covering
 from specserve_workbench.testing.engines import accepted, make_engine, run, run_requests
 from specserve_workbench.testing.requests import toy_request, varied_requests
+from toy_adapters import lora_of, lora_options, under, write_adapters
 
 VOCAB = 64
 CHAINS, TREES = {"steps": 3}, {"steps": 3, "topk": 3}

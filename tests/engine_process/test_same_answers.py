@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
+
 from toy_adapters import write_adapter
 
 if TYPE_CHECKING:

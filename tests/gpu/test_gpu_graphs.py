@@ -71,6 +71,7 @@ def test_replayed_steps_have_the_bits_of_eager_ones(model, paged, drafts):
 def test_adapters_are_data_of_a_graph(tmp_path):
     pytest.importorskip("specserve_lora")
     from cuda_references import hybrid_plugin
+
     from toy_adapters import lora_engine, under, write_adapters
 
     model = write_checkpoint(tmp_path / "model")

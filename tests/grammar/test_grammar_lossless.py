@@ -7,7 +7,6 @@ import json
 import msgspec
 import pytest
 from grammar_cases import PERSON, grammar_engine, structured, wanted
-from toy_adapters import lora_engine, under, write_adapter
 
 from specserve.types import Reasoning
 from specserve_grammar.sources import KINDS
@@ -20,6 +19,7 @@ from specserve_workbench.testing.requests import (
     varied_requests,
     without_drafts,
 )
+from toy_adapters import lora_engine, under, write_adapter
 
 BEHIND = msgspec.structs.replace(wanted("json_schema", PERSON), reasoning=Reasoning("", "e"))
 CALL = {"begin": "[n ", "schema": {"type": "integer", "maximum": 99}, "end": "]"}

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 from graph_runs import steps_of
-from toy_adapters import lora_engine, under, write_adapter
 
 from specserve.batch.hidden_states import HiddenBuffers
 from specserve_cpu.attention import PaddedPlan
 from specserve_workbench.testing.engines import make_engine, run_requests
 from specserve_workbench.testing.requests import toy_request, varied_requests
+from toy_adapters import lora_engine, under, write_adapter
 
 CPU = {"plugins": ("cpu",)}
 

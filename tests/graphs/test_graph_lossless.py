@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from eagle_engines import KINDS, TREE_KINDS, eagle_options, with_planner, write_draft, write_target
 from graph_runs import assert_same
-from toy_adapters import lora_of, lora_options, under, write_adapters
 
 from covering import covering
 from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve_cpu.kernels import CpuKernels
 from specserve_workbench.testing.engines import accepted, make_engine, run_requests
 from specserve_workbench.testing.requests import toy_request, varied_requests
+from toy_adapters import lora_of, lora_options, under, write_adapters
 
 VOCAB = 64
 HYBRID = {"hybrid_attn": {"prefill": "sdpa", "decode": "cpu_paged", "verify": "cpu_paged"}}

@@ -8,7 +8,6 @@ import pytest
 import torch
 from cuda_references import reference_plugin
 from graph_runs import assert_same, steps_of
-from toy_adapters import lora_of, lora_options, under, write_adapter
 
 from specserve.kv.cache import KVCache
 from specserve.models.read_config import read_config
@@ -19,6 +18,7 @@ from specserve_workbench.testing.drafters import NoisyDrafter
 from specserve_workbench.testing.engines import accepted, make_engine, run_requests
 from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests
 from specserve_workbench.testing.toy import write_checkpoint
+from toy_adapters import lora_of, lora_options, under, write_adapter
 
 FAMILIES = ("lfm2", "lfm3", "qwen3_5_text")
 NATIVE = {"plugins": ("cpu",)}

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from toy_adapters import linear_shapes
 
 from specserve_lora.adapter import AdapterReader
 from specserve_lora.adapter_dir import unconfined_dir
 from specserve_lora.errors import AdapterError
 from specserve_lora.modules import Module, Modules
 from specserve_lora.stored_names import Place
+from toy_adapters import linear_shapes
 
 if TYPE_CHECKING:
     from pathlib import Path

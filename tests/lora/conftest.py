@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from lora_client import Client
-from toy_adapters import lora_of, lora_options, write_adapter, write_adapters
 
 from both_forms import FORMS, in_form
 from specserve.config import EngineConfig
@@ -18,6 +17,7 @@ from specserve.engine.async_engine import AsyncEngine
 from specserve_server.app.application import make_app
 from specserve_server.config import ServerConfig
 from specserve_workbench.testing.engines import DEFAULTS
+from toy_adapters import lora_of, lora_options, write_adapter, write_adapters
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

@@ -7,10 +7,10 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 from safetensors.torch import load_file, save_file
-from toy_adapters import linear_shapes, tensors_of, write_adapter
 
 from specserve.models.read_config import read_config
 from specserve_workbench.testing.toy import write_checkpoint
+from toy_adapters import linear_shapes, tensors_of, write_adapter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from toy_adapters import lora_engine, under, write_adapter
 
 from covering import covering
 from specserve.errors import RequestError
 from specserve_workbench.testing.engines import run, run_requests
 from specserve_workbench.testing.requests import toy_request, varied_requests
+from toy_adapters import lora_engine, under, write_adapter
 
 pytestmark = pytest.mark.usefixtures("each_kernel_set")
 

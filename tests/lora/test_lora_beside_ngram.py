@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aiohttp.test_utils import TestClient, TestServer
-from toy_adapters import lora_options, write_adapter
 
 from specserve.config import EngineConfig
 from specserve.engine.async_engine import AsyncEngine
 from specserve_server.app.application import make_app
 from specserve_server.config import ServerConfig
 from specserve_workbench.testing.engines import DEFAULTS
+from toy_adapters import lora_options, write_adapter
 
 if TYPE_CHECKING:
     from pathlib import Path

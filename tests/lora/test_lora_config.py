@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from adapter_reading import reader_for, refusal
-from toy_adapters import write_adapter
 
 from specserve_lora.adapter_dir import unconfined_dir
+from toy_adapters import write_adapter
 
 
 @pytest.mark.parametrize(("config", "said"), [

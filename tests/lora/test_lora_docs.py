@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
-from toy_adapters import lora_options, write_adapter
 
 from specserve.config import EngineConfig
 from specserve.engine.async_engine import AsyncEngine
@@ -25,6 +24,7 @@ from specserve_server.app.application import make_app
 from specserve_server.cli import build_parser
 from specserve_server.config import ServerConfig
 from specserve_workbench.testing.engines import DEFAULTS
+from toy_adapters import lora_options, write_adapter
 
 DOCS = (Path(__file__).parents[2] / "docs" / "lora.md").read_text()
 FIELDS = msgspec.structs.fields(LoraOptions)

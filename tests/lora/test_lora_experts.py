@@ -12,13 +12,13 @@ import torch
 from expert_adapters import BLOCKS, MODELS, merged_checkpoint, renamed, write_model, write_per_expert, write_stacked
 from safetensors.torch import load_file, save_file
 from test_lora_parity import assert_parity, our_logits, save_with_peft
-from toy_adapters import lora_engine
 
 from specserve.models.families import BUILT_IN
 from specserve.models.family import ModelFamily, StoredAs
 from specserve.protocols.part import WholeMap
 from specserve_lora.modules import modules_of
 from specserve_workbench.testing.toy import write_checkpoint
+from toy_adapters import lora_engine
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 from expert_adapters import MODELS, write_model, write_per_expert, write_stacked
 from test_lora_lossless import assert_lossless, spread
-from toy_adapters import lora_engine, under
 
 from covering import covering
 from specserve_workbench.testing import engines
 from specserve_workbench.testing.engines import run_requests, verify_everything
 from specserve_workbench.testing.requests import toy_request, varied_requests
+from toy_adapters import lora_engine, under
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,9 +9,9 @@ import pytest
 import torch
 from expert_adapters import write_model, write_per_expert, write_stacked
 from safetensors.torch import load_file, save_file
-from toy_adapters import lora_engine
 
 from specserve.errors import ConfigError
+from toy_adapters import lora_engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from adapter_reading import reader_for, refusal
-from toy_adapters import write_adapter
 
 from specserve.confine import OutsideRootError
 from specserve_lora.adapter_dir import confined_dir, unconfined_dir
+from toy_adapters import write_adapter
 
 
 def test_a_pickle_is_never_read(toy_model, tmp_path):

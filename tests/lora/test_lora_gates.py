@@ -6,10 +6,10 @@ import json
 
 import pytest
 from test_lora_parity import assert_parity, our_logits, save_with_peft
-from toy_adapters import write_adapter
 
 from specserve.errors import ConfigError
 from specserve_workbench.testing.toy import write_checkpoint
+from toy_adapters import write_adapter
 
 IGNORED = (DeprecationWarning, FutureWarning, RuntimeWarning, UserWarning)
 pytestmark = pytest.mark.filterwarnings(*(f"ignore::{kind.__name__}" for kind in IGNORED))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from toy_adapters import lora_engine, under, write_adapters
 
 from specserve_workbench.testing.engines import run, run_requests, verify_everything
 from specserve_workbench.testing.requests import varied_requests
+from toy_adapters import lora_engine, under, write_adapters
 
 
 @pytest.mark.parametrize("kept", [

@@ -8,7 +8,6 @@ from contextlib import aclosing
 
 import msgspec
 import pytest
-from toy_adapters import lora_engine, lora_of, lora_options, under, write_adapter
 
 from specserve.config import EngineConfig
 from specserve.engine.async_engine import AsyncEngine
@@ -16,6 +15,7 @@ from specserve.errors import QueueFullError, RequestError
 from specserve_lora.adapter_dir import unconfined_dir
 from specserve_workbench.testing.engines import DEFAULTS, run_requests
 from specserve_workbench.testing.requests import varied_requests
+from toy_adapters import lora_engine, lora_of, lora_options, under, write_adapter
 
 NAMES = ("a1", "a3", "a4", "x")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from toy_adapters import lora_engine, under
 
 from covering import covering
 from specserve_workbench.testing.drafters import NoisyDrafter
@@ -11,6 +10,7 @@ from specserve_workbench.testing.engines import accepted, run_requests, verify_e
 from specserve_workbench.testing.requests import TOY_VOCAB, varied_requests
 from specserve_workbench.testing.toy import write_checkpoint
 from specserve_workbench.testing.travelling import let_batches_travel
+from toy_adapters import lora_engine, under
 
 
 def spread(adapters, count):

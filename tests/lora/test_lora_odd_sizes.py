@@ -6,13 +6,13 @@ Log-probabilities of a given prompt are compared, so that no token can lead two 
 from __future__ import annotations
 
 import pytest
-from toy_adapters import lora_engine, under, write_adapter
 
 from covering import covering
 from specserve_workbench.testing.drafters import NoisyDrafter
 from specserve_workbench.testing.engines import run_requests
 from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests
 from specserve_workbench.testing.toy import write_checkpoint
+from toy_adapters import lora_engine, under, write_adapter
 
 SIZES = {"odd hidden": (65, 64), "odd inner": (64, 63), "both odd": (77, 31), "even": (64, 48)}
 RANKS = {"a": 1, "b": 7, "c": 32}

@@ -9,12 +9,12 @@ from pathlib import Path
 import msgspec
 import pytest
 from test_declared_pairs import PARTNERS
-from toy_adapters import lora_engine, under
 
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.types import SpeculationParams
 from specserve_workbench.testing.engines import run_requests, verify_everything
 from specserve_workbench.testing.requests import toy_request, varied_requests
+from toy_adapters import lora_engine, under
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "plugins" / "lora" / "pyproject.toml").read_text())["project"]
 DECLARED = PROJECT["entry-points"]["specserve.compatible.lora"]

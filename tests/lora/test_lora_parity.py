@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from toy_adapters import lora_engine, under
 
 from specserve.errors import ConfigError
 from specserve_workbench.testing.engines import run_requests
 from specserve_workbench.testing.requests import toy_request
 from specserve_workbench.testing.toy import write_checkpoint
+from toy_adapters import lora_engine, under
 
 if TYPE_CHECKING:
     from pathlib import Path

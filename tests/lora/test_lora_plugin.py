@@ -6,7 +6,6 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from toy_adapters import lora_engine, lora_options, write_adapter
 
 from specserve.batch.lora_plan import LoraPlan, Segment
 from specserve.errors import ConfigError
@@ -19,6 +18,7 @@ from specserve_lora.planning import SegmentPlanner
 from specserve_lora.plugin import LoraPlugin
 from specserve_server.cli import main
 from specserve_workbench.testing.engines import make_engine
+from toy_adapters import lora_engine, lora_options, write_adapter
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from adapter_reading import refusal
-from toy_adapters import write_adapter
 
 from specserve_lora.errors import AdapterError
 from specserve_lora.safetensors_file import SafetensorsFile
+from toy_adapters import write_adapter
 
 
 def header(content: Any, data: bytes = b"") -> bytes:

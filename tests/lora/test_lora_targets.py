@@ -9,7 +9,6 @@ import pytest
 from adapter_reading import module
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toy_adapters import ALL
 
 from specserve_lora.config import AdapterConfig
 from specserve_lora.errors import AdapterError
@@ -17,6 +16,7 @@ from specserve_lora.modules import Modules
 from specserve_lora.patterns import TIMEOUT_SECONDS
 from specserve_lora.regex_worker import match_layer
 from specserve_lora.targets import is_targeted, target_of, targets_of
+from toy_adapters import ALL
 
 PATHS = [
     f"model.layers.{layer}.{'mlp' if 'gate' in part or 'up' in part or 'down' in part else 'self_attn'}.{part}"

@@ -8,9 +8,9 @@ import pytest
 import torch
 from adapter_reading import reader_for, refusal
 from safetensors.torch import save_file
-from toy_adapters import linear_shapes, tensors_of, write_adapter
 
 from specserve_lora.adapter_dir import unconfined_dir
+from toy_adapters import linear_shapes, tensors_of, write_adapter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

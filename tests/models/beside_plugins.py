@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from expert_adapters import write_per_expert, write_stacked
-from toy_adapters import lora_of, under, write_adapter
 
 from specserve.kv.cache import KVCache
 from specserve.models.read_config import read_config
@@ -14,6 +13,7 @@ from specserve.models.safetensors_header import SINGLE, tensor_names
 from specserve_workbench.testing.engines import make_engine, verify_everything
 from specserve_workbench.testing.requests import STRUCTURED, structured_requests, toy_request, varied_requests
 from specserve_workbench.testing.toy import write_checkpoint
+from toy_adapters import lora_of, under, write_adapter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from toy_adapters import lora_engine, under, write_adapters
 
 from affine_checkpoints import Form, write_affine
 from specserve.config import EngineConfig
@@ -15,6 +14,7 @@ from specserve_workbench.doctor.model_directory import weights as rows_of_weight
 from specserve_workbench.testing.engines import make_engine, run, run_requests, verify_everything
 from specserve_workbench.testing.requests import varied_requests
 from specserve_workbench.testing.toy import write_checkpoint
+from toy_adapters import lora_engine, under, write_adapters
 
 FORMS = [Form("gptq", group_size=64), Form("gptq", ordered=True), Form("awq"), Form("pack-quantized", symmetric=True)]
 

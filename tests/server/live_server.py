@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 from aiohttp import web
-from toy_adapters import lora_options, write_adapter
 
 from specserve.config import EngineConfig
 from specserve.engine.async_engine import AsyncEngine
@@ -21,6 +20,7 @@ from specserve_server.app.application import make_app
 from specserve_server.app.http_runner import HttpRunner
 from specserve_server.config import ServerConfig
 from specserve_workbench.testing.engines import DEFAULTS
+from toy_adapters import lora_options, write_adapter
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator

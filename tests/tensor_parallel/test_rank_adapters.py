@@ -7,13 +7,13 @@ import gc
 import pytest
 from expert_adapters import write_per_expert, write_stacked
 from rank_engines import ranks_of
-from toy_adapters import lora_engine, lora_of, lora_options, tensors_of, under, write_adapter, write_adapters
 
 from specserve_lora.adapter_dir import unconfined_dir
 from specserve_tensor_parallel.messages import FreeAdapter
 from specserve_workbench.testing.engines import run_requests
 from specserve_workbench.testing.requests import varied_requests
 from specserve_workbench.testing.toy import write_checkpoint
+from toy_adapters import lora_engine, lora_of, lora_options, tensors_of, under, write_adapter, write_adapters
 
 
 @pytest.mark.parametrize(("ranks", "architecture", "kernels"), [

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from eagle_engines import write_draft, write_target
 from rank_engines import ranks_of
-from toy_adapters import lora_of, lora_options, under, write_adapters
 
 from specserve_grammar.sources import KINDS
 from specserve_workbench.testing.composers import everything
 from specserve_workbench.testing.drafters import NoisyDrafter
 from specserve_workbench.testing.engines import accepted, drafter_plugin, plain_run, run_requests, verify_everything
 from specserve_workbench.testing.requests import TOY_VOCAB, structured_requests, varied_requests, without_drafts
+from toy_adapters import lora_of, lora_options, under, write_adapters
 
 
 def assert_lossless(engine, requests):

@@ -7,7 +7,6 @@ import torch
 from architectures import KINDS, write_model
 from peft_text import peft_text, write_peft
 from runs import PROMPTS, options_of
-from toy_adapters import lora_of, under
 from toy_heads import write_head
 from transformers import AutoModelForCausalLM
 
@@ -19,6 +18,7 @@ from specserve_lora.modules import modules_of
 from specserve_workbench.testing.engines import make_engine, run, run_requests, verify_everything
 from specserve_workbench.testing.requests import STRUCTURED, toy_request, varied_requests
 from specserve_workbench.testing.toy import write_checkpoint
+from toy_adapters import lora_of, under
 
 REPEATING = [toy_request(f"r{i}", [5 + i, 6, 7, 8] * 12, max_tokens=40, ignore_eos=True) for i in range(3)]
 
