@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 MODELS = {"lfm2": SHORT_CONVS, "qwen3_5": DELTA_NETS}
 COUNTS, ROWS, CONTEXT, PROMPT = (8, 32), (1, 2, 4, 8), 500, 2000
-PAIRS = 6
+PAIRS = 12
 """For each round: what rejected drafts cost is smaller than what a step takes more or less from time to time."""
 VERIFIED = ROWS[-1]
 A_STEP, VERIFY = "1 row", f"{VERIFIED} rows of one"
