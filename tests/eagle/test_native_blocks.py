@@ -6,7 +6,8 @@ from array import array
 
 import pytest
 import torch
-from eagle_engines import drafter_of, eagle_engine, write_target
+from eagle_engines import eagle_engine, write_target
+from examined_passes import changed, serve_examined
 from test_eagle_native import OPTIONS, Drafts, requests_of_all_sorts, serve
 from toy_block_heads import BLOCK, FORMS, RANK, random_block_head, write_block_head
 
@@ -14,7 +15,6 @@ from covering import covering
 from specserve.protocols import BlockPass
 from specserve_cpu import _native
 from specserve_cpu.dlpack import dlpack
-from specserve_workbench.testing.requests import toy_request
 
 
 @pytest.fixture(scope="module")
@@ -91,28 +91,8 @@ HIDDEN, POSITIONS, IDS, FIRSTS, WANTED, TARGETS = 0, 1, 3, 7, 8, 10
 """Their places among the arguments."""
 
 
-def serve_examined(target, head, examine):
-    """Two requests whose blocks are looked at."""
-    engine = eagle_engine(target, head, steps=16, default_plugins=True, block_size=4)
-    drafter = drafter_of(engine)
-    drafter.passes = examined = Examined(drafter.passes, examine)
-    for name, prompt in (("a", range(9)), ("b", range(14))):
-        engine.add(toy_request(name, prompt, max_tokens=8, ignore_eos=True))
-    while engine.has_work:
-        engine.step()
-    assert examined.num_calls > 2
-    assert not engine.metrics.drafter_faults
-
-
 def with_edit(arguments):
     arguments[TARGETS].forbid(array("q", [1]))
-
-
-def changed(place, value):
-    def change(arguments):
-        arguments[place] = value(arguments[place])
-
-    return change
 
 
 CASES = {
@@ -140,7 +120,8 @@ def test_arguments_that_do_not_fit_are_refused(tmp_path, target, case):
         with pytest.raises((ValueError, IndexError), match=message):
             native.draft(*broken)
 
-    serve_examined(target, write_block_head(tmp_path / "head", "dspark"), examine)
+    head = write_block_head(tmp_path / "head", "dspark")
+    serve_examined(target, head, lambda passes: Examined(passes, examine), steps=16)
 
 
 def test_rows_that_do_not_fit_their_blocks_are_refused():

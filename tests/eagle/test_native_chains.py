@@ -7,6 +7,7 @@ from array import array
 import pytest
 import torch
 from eagle_engines import drafter_of, eagle_engine, write_draft, write_target
+from examined_passes import changed, serve_examined
 
 from specserve.protocols import DraftPass
 from specserve_cpu import _native
@@ -45,32 +46,12 @@ class Examined:
         return passes.chains(batch, hidden, rows, steps)
 
 
-def serve(target, draft, examine):
-    """Two requests whose chains of three tokens are looked at."""
-    engine = eagle_engine(target, draft, steps=3, default_plugins=True, block_size=4)
-    drafter = drafter_of(engine)
-    drafter.passes = examined = Examined(drafter.passes, examine)
-    for name, prompt in (("a", range(9)), ("b", range(14))):
-        engine.add(toy_request(name, prompt, max_tokens=8, ignore_eos=True))
-    while engine.has_work:
-        engine.step()
-    assert examined.num_calls > 2
-    assert not engine.metrics.drafter_faults
-
-
 def with_edit(arguments):
     arguments[9].forbid(array("q", [1]))
 
 
 def without_target(arguments):
     arguments[9] = _native.TargetRows()
-
-
-def changed(place, value):
-    def change(arguments):
-        arguments[place] = value(arguments[place])
-
-    return change
 
 
 CASES = {
@@ -97,7 +78,8 @@ def test_arguments_that_do_not_fit_are_refused(tmp_path, target, case):
         with pytest.raises((ValueError, IndexError), match=message):
             native.chains(*broken)
 
-    serve(target, write_draft(tmp_path / "draft", "eagle", target), examine)
+    draft = write_draft(tmp_path / "draft", "eagle", target)
+    serve_examined(target, draft, lambda passes: Examined(passes, examine), steps=3)
 
 
 def test_passes_after_the_first_are_counted_and_timed(tmp_path, target):
@@ -112,7 +94,8 @@ def test_passes_after_the_first_are_counted_and_timed(tmp_path, target):
             chain = probabilities[i * max(steps) : (i + 1) * max(steps)]
             assert [p > 0 for p in chain] == [depth < wanted for depth in range(max(steps))]
 
-    serve(target, write_draft(tmp_path / "draft", "eagle3", target), examine)
+    draft = write_draft(tmp_path / "draft", "eagle3", target)
+    serve_examined(target, draft, lambda passes: Examined(passes, examine), steps=3)
 
 
 class Ending(DraftPass):
