@@ -6,10 +6,11 @@ import json
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from training_cases import KINDS, LAYERS, VOCAB, make_head, stream, write_target
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from specserve.errors import ConfigError
 from specserve.models.read_config import read_config
 from specserve_eagle.block.config import read_block_config
 from specserve_eagle.checkpoints import draft_ids, kind_of, open_head, read_head_config
@@ -157,3 +158,23 @@ def test_an_eagle3_config_says_what_other_engines_read(target, target_dir, tmp_p
     }
     assert {name: config.get(name) for name in expected} == expected
     assert "eagle_aux_hidden_state_layer_ids" not in str(config)
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"norm_output": True}, "a norm of the hidden state that it feeds back"),
+        ({"fc_norm": True}, "norms of the target's hidden states"),
+    ],
+)
+def test_what_only_eagle_3_1_has_is_not_evaluated_as_if_it_were_not_there(target, target_dir, tmp_path, options, what):
+    head = make_head("eagle3", target)
+    export(head, target_dir, tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | options))
+    if "fc_norm" in options:
+        tensors = load_file(tmp_path / "model.safetensors")
+        norms = {f"fc_norm.{i}.weight": torch.ones(config["target_hidden_size"]) for i in range(3)}
+        save_file(tensors | norms, tmp_path / "model.safetensors")
+    with pytest.raises(ConfigError, match=f"the head has {what}, which teacher-forced evaluation does not know"):
+        reopen(tmp_path, target)

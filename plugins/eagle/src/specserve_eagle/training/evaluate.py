@@ -19,11 +19,9 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve_eagle.training.heads import Head
+    from specserve_eagle.training.export import Module
     from specserve_eagle.training.target import Features, Target
     from specserve_eagle.training.unroll import Teacher
-
-    Module = Head | BlockHeadModule | DraftLlama
 
 
 class Acceptance(NamedTuple):

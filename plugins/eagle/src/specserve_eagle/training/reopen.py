@@ -89,6 +89,8 @@ def refuse_other_arithmetic(config: HeadConfig, checkpoint: HeadCheckpoint, targ
         "norms of queries and keys": config.qk_norm,
         "more than one layer": config.num_layers != 1,
         "norm_before_residual": config.norm_before_residual,
+        "norms of the target's hidden states": config.target_norms is not None,
+        "a norm of the hidden state that it feeds back": config.norm_output,
         "the hidden state before the embedding in its first projection": not config.embedding_first,
         "an embedding or output head of its own": checkpoint.has("embed_tokens") or own_lm_head,
         "another size than its target's": config.hidden_size != target.hidden_size,
