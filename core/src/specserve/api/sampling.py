@@ -1,7 +1,7 @@
 """What samplers and verifiers share, so that each gives the tokens and draft tokens of the engine's own."""
 
 from specserve.engine.stopping import find_stop
-from specserve.sampling.choosing import choose
+from specserve.sampling.choosing import chain_of, choose
 from specserve.sampling.drafts import draft_tokens, in_target_vocabulary
 from specserve.sampling.edits import checked_bits, checked_floats, checked_ids
 from specserve.sampling.noise import W_MAX, signed
@@ -19,6 +19,7 @@ __all__ = [
     "W_MAX",
     "EditingState",
     "TorchSampler",
+    "chain_of",
     "checked_bits",
     "checked_floats",
     "checked_ids",

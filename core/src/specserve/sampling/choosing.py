@@ -5,10 +5,13 @@ A fault of a request's own logits processor costs its draft and nothing else: ve
 
 from __future__ import annotations
 
+from itertools import accumulate
+from operator import mul
 from typing import TYPE_CHECKING
 
 from specserve.faults import RequestFault
 from specserve.sampling.drafts import draft_tokens
+from specserve.types import Draft
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,3 +42,12 @@ def choose(
             for i, tokens in zip(plain, of_sampler([rows[i] for i in plain]), strict=True):
                 found[i] = tokens
         return found
+
+
+def chain_of(tokens: Sequence[DraftToken], source: str) -> Draft | None:
+    """A draft of these tokens, each behind the one before it, which survives where all of them are right. None of
+    none."""
+    if not tokens:
+        return None
+    survival = accumulate((probability for _, probability in tokens), mul)
+    return Draft(tokens=tuple(token for token, _ in tokens), survival=tuple(survival), source=source)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.api import Draft, DrafterNeeds
+from specserve.api import DrafterNeeds
 from specserve.api.models import inference
+from specserve.api.sampling import chain_of
 from specserve_draft_models import DraftModelRuntime, DraftRows
 from specserve_eagle.block.block_pass import PiecewiseBlockPass
 from specserve_eagle.draft_model_drafter import DraftModelDrafter
@@ -13,7 +14,7 @@ from specserve_eagle.draft_model_drafter import DraftModelDrafter
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.api import BlockPass, DraftGraphs, DraftResources, DraftToken, ForwardOutput, Verdict
+    from specserve.api import BlockPass, Draft, DraftGraphs, DraftResources, DraftToken, ForwardOutput, Verdict
     from specserve.api.batch import ScheduledBatch
     from specserve_draft_models import FedSequence, Feed
     from specserve_eagle.block.load import BlockModel
@@ -46,7 +47,7 @@ class BlockDrafter(DraftModelDrafter):
         drafts: list[Draft | None] = [None] * len(limits)
         if feed is not None:
             for i, chain in zip(feed.drafting, self.chains(feed, limits), strict=True):
-                drafts[i] = as_draft(chain, self.name)
+                drafts[i] = chain_of(chain, self.name)
         return drafts
 
     @inference
@@ -86,13 +87,3 @@ class BlockDrafter(DraftModelDrafter):
         their own (see `DraftLayers.reads_hidden`), and so do the block's rows: rotations are relative."""
         masks = (self.config.mask_token,) * (self.num_rows(sequence) - 1)
         return DraftRows(sequence, (sequence.request.tokens[-1], *masks))
-
-
-def as_draft(chain: Sequence[DraftToken], source: str) -> Draft | None:
-    if not chain:
-        return None
-    survival, product = [], 1.0
-    for _, probability in chain:
-        product *= probability
-        survival.append(product)
-    return Draft(tokens=tuple(token for token, _ in chain), survival=tuple(survival), source=source)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
-from operator import mul
 from typing import TYPE_CHECKING
 
-from specserve.api import Draft, Drafter, DrafterNeeds, GuessedRows
+from specserve.api import Drafter, DrafterNeeds, GuessedRows
 from specserve.api.models import inference
+from specserve.api.sampling import chain_of
 from specserve_lora.uno.chains import draft_chains
 from specserve_lora.uno.noise import noise_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.api import DraftAdapter, DraftToken, ForwardOutput, TargetPass, Verdict
+    from specserve.api import Draft, DraftAdapter, DraftToken, ForwardOutput, TargetPass, Verdict
     from specserve.api.batch import Request, ScheduledBatch
     from specserve_lora.uno.config import UnoConfig
 
@@ -41,7 +40,7 @@ class UnoDrafter(Drafter):
         if drafting:
             chains = self.chains([requests[i] for i in drafting], [counts[i] for i in drafting])
             for i, chain in zip(drafting, chains, strict=True):
-                drafts[i] = as_draft(chain, self.name)
+                drafts[i] = chain_of(chain, self.name)
         return drafts
 
     def num_wanted(self, request: Request, limit: int) -> int:
@@ -59,10 +58,3 @@ class UnoDrafter(Drafter):
         ]
         logits = self.target.logits(rows, self.adapter)
         return draft_chains(self.target.sampler, logits, requests, counts)
-
-
-def as_draft(chain: Sequence[DraftToken], source: str) -> Draft | None:
-    if not chain:
-        return None
-    survival = accumulate((probability for _, probability in chain), mul)
-    return Draft(tokens=tuple(token for token, _ in chain), survival=tuple(survival), source=source)
