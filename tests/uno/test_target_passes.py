@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from uno_engines import mixed_requests, uno_engine
 
+from specserve.engine.target_pass import check_target
 from specserve.errors import ConfigError, PluginError
 from specserve.kv.slots import slots_of
+from specserve.models.part import ModelPart
 from specserve.protocols import Drafter, DrafterNeeds, GuessedRows
 from specserve_workbench.testing.engines import make_engine, plain_run, run_requests
 from specserve_workbench.testing.requests import toy_request
@@ -119,10 +123,17 @@ def test_blocks_of_guesses_are_within_the_memory(uno_target, draft_adapter):
         uno_engine(uno_target, draft_adapter, kv_memory="100K", max_num_seqs=64)
 
 
-class Wrong(Guessing):
-    needs = DrafterNeeds(target_rows="9")  # type: ignore[arg-type]
+@pytest.mark.parametrize(("rows", "said"), [("9", "must be a int"), (-1, "must be at least 0; got -1")])
+def test_a_number_of_rows_that_is_none_is_refused(uno_target, rows, said):
+    class Wrong(Guessing):
+        needs = DrafterNeeds(target_rows=rows)
 
-
-def test_a_number_of_rows_that_is_none_is_refused(uno_target):
-    with pytest.raises(PluginError, match="the target rows that its drafter needs"):
+    with pytest.raises(PluginError, match=f"the target rows that its drafter needs {said}"):
         make_engine(uno_target, Wrong())
+
+
+def test_a_model_that_several_processes_compute_drafts_for_nobody():
+    parts = SimpleNamespace(recurrent=(), part=ModelPart())
+    check_target(parts, [])
+    with pytest.raises(ConfigError, match=r"drafter guessing .* several processes have parts of each"):
+        check_target(parts, [Guessing()])

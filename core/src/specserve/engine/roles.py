@@ -105,6 +105,11 @@ def make_drafters(config: EngineConfig, host: PluginHost, model: ServedModel) ->
         check_type(owner, "its drafter's name", drafter.name, str)
         check_type(owner, "its drafter's needs", drafter.needs, DrafterNeeds)
         check_type(owner, "the target rows that its drafter needs", drafter.needs.target_rows, int)
+        if drafter.needs.target_rows < 0:
+            raise PluginError(
+                f"{owner}: the target rows that its drafter needs must be at least 0; got {drafter.needs.target_rows}. "
+                f"Repair the plugin, or remove --plugin {owner}."
+            )
         if drafter.needs.layers is not None:
             check_type(owner, "the layers that its drafter needs", drafter.needs.layers, DraftLayers)
         if other := next((named for named in drafters if named.name == drafter.name), None):

@@ -16,7 +16,8 @@ from specserve.batch.span import Span
 from specserve.errors import ConfigError
 from specserve.inference import inference
 from specserve.kv.slots import num_blocks_for
-from specserve.models.tiled import forward_pass
+from specserve.models.part import WHOLE_MODEL
+from specserve.models.runner import Runner
 from specserve.protocols import TargetPass
 from specserve.types import Draft
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from specserve.kv.cache import KVCache
     from specserve.models.runner import StepParts
     from specserve.models.served_model import ServedModel
-    from specserve.protocols import AttentionBackend, DraftAdapter, Drafter, ForwardPass, GuessedRows
+    from specserve.protocols import DraftAdapter, Drafter, GuessedRows
 
 
 def most_target_rows(drafters: Sequence[Drafter]) -> int:
@@ -50,12 +51,19 @@ def scratch_blocks(config: EngineConfig, drafters: Sequence[Drafter]) -> int:
 
 
 def check_target(model: ServedModel, drafters: Sequence[Drafter]) -> None:
-    """Raises ConfigError where the model cannot compute guesses without a trace."""
+    """Raises ConfigError where the model cannot compute guesses without a trace, or this process cannot alone."""
     name = next((drafter.name for drafter in drafters if drafter.needs.target_rows), None)
-    if name is not None and model.recurrent:
+    if name is None:
+        return
+    why = None
+    if model.recurrent:
+        why = f"{len(model.recurrent)} of this model's are recurrent: draft tokens would change their states"
+    elif model.part is not WHOLE_MODEL:
+        why = "several processes have parts of each, of which only this one computes drafts"
+    if why is not None:
         raise ConfigError(
-            f"drafter {name} drafts with the target's own layers, and {len(model.recurrent)} of this model's are "
-            f"recurrent: draft tokens would change their states. Remove --plugin {name}, or draft with eagle or ngram."
+            f"drafter {name} drafts with the target's own layers, and {why}. Remove --plugin {name}, or draft with "
+            "eagle or ngram."
         )
 
 
@@ -75,10 +83,9 @@ class EngineTargetPass(TargetPass):
     of a pass has."""
 
     def __init__(self, step: StepParts, builder: BatchBuilder, first_scratch: int, num_scratch: int) -> None:
-        self.model, self.kernels, self.attention = step.model, step.kernels, step.attention
+        self.runner = Runner(step._replace(hidden_layers=()))
         self.builder, self.sampler = builder, step.kernels.sampler
         self.first_scratch, self.num_scratch = first_scratch, num_scratch
-        self.passes: dict[AttentionBackend, ForwardPass] = {}
 
     @inference
     def logits(self, rows: Sequence[GuessedRows], adapter: DraftAdapter | None = None) -> Tensor:
@@ -86,11 +93,7 @@ class EngineTargetPass(TargetPass):
         batch = self.builder.build(spans, [each.request.tokens for each in rows])
         if adapter is not None:
             batch = msgspec.structs.replace(batch, lora=with_draft_adapter(batch, adapter))
-        backend = self.attention.backend_for(batch)
-        if backend not in self.passes:
-            self.passes[backend] = forward_pass(self.model, self.kernels, backend)
-        passes = self.passes[backend]
-        return passes.logits(passes.layers(passes.embed(batch), batch, backend.plan(batch)), batch)
+        return self.runner.forward(batch).logits
 
     def span(self, rows: GuessedRows, place: int) -> Span:
         """As a step that verifies the guesses."""
