@@ -48,8 +48,16 @@ def test_what_a_busy_machine_measured_is_replaced_by_what_a_later_start_sees(tmp
 
 def test_a_table_of_other_graph_buckets_is_not_mixed_with_the_kept_one(tmp_path):
     kept_costs(str(tmp_path), Runtime(CostTable([1, 8], [0.1, 0.2], 0.0, (1, 8))), 2.0)
-    other = CostTable([1, 4], [0.5, 0.75], 0.0, (1, 4))
-    assert kept_costs(str(tmp_path), Runtime(other), 2.0) == other
+    other = Runtime(CostTable([1, 4], [0.5, 0.75], 0.0, (1, 4)))
+    assert kept_costs(str(tmp_path), other, 2.0) == other.table
+    assert other.measured == [MOMENT, 2.0]  # what is kept next was measured in full
+
+
+def test_a_moment_is_no_longer_than_what_was_asked_for(tmp_path):
+    first, second = Runtime(), Runtime()
+    for runtime in (first, second):
+        kept_costs(str(tmp_path), runtime, 0.1)
+    assert (first.measured, second.measured) == ([0.1], [0.1])
 
 
 @pytest.mark.parametrize("where", ["none", "folder"])

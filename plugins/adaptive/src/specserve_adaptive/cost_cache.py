@@ -53,9 +53,9 @@ def kept_costs(where: str, runtime: PlanningRuntime, seconds: float) -> CostTabl
         return plausible(runtime.measure_costs(seconds))
     file = directory(where) / f"{digest(runtime.identity)}.json"
     known = read(file, runtime.identity)
-    table = runtime.measure_costs(seconds if known is None else MOMENT)
-    if known is not None and known.buckets == table.buckets:
-        table = fastest(known, table)
+    table = runtime.measure_costs(seconds if known is None else min(MOMENT, seconds))
+    if known is not None:
+        table = fastest(known, table) if known.buckets == table.buckets else runtime.measure_costs(seconds)
     table = plausible(table)
     if table == known:
         return table
