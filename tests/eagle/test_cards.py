@@ -65,6 +65,7 @@ def test_a_chain_is_promised_what_its_length_allows(length, promised):
 @pytest.mark.parametrize(
     ("content", "match"),
     [
+        ({}, "missing required field `rates`"),
         ({"rates": []}, r"rates must be 1 to 256 numbers from 0 to 1; got \(\)"),
         ({"rates": [0.5, 1.5]}, r"numbers from 0 to 1; got \(0.5, 1.5\)"),
         ({"rates": [0.5] * 257}, "rates must be 1 to 256"),

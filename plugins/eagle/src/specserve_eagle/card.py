@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from specserve.api import ModelError
-from specserve.api.files import read_optional_json
+from specserve.api.files import read_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,11 +41,10 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def read_card(path: Path) -> Card | None:
     """None where there is none. Raises ModelError."""
-    raw = read_optional_json(path / CARD_FILE)
-    if not raw:
+    if not (path / CARD_FILE).exists():
         return None
     try:
-        card = msgspec.convert(raw, Card)
+        card = msgspec.convert(read_json(path / CARD_FILE), Card)
     except msgspec.ValidationError as error:
         raise ModelError(f"{path / CARD_FILE}: {error}. Correct or remove it.") from None
     if not 1 <= len(card.rates) <= MAX_RATES or not all(0 <= rate <= 1 for rate in card.rates):

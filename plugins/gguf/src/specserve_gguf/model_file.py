@@ -120,7 +120,10 @@ def read_rows(tensor: FileTensor, rows: Rows) -> NDArray[np.uint8]:
 
 
 def runs(order: NDArray[np.int64]) -> Iterator[slice]:
-    """Rows that follow each other in the file are read at once."""
+    """Rows that follow each other in the file are read at once. One empty run of no rows."""
+    if not len(order):
+        yield slice(0, 0)
+        return
     ends = [*(np.flatnonzero(np.diff(order) != 1) + 1).tolist(), len(order)]
     for begin, end in pairwise([0, *ends]):
         yield slice(int(order[begin]), int(order[begin]) + end - begin)
