@@ -41,5 +41,6 @@ class TargetPass(ABC):
     @abstractmethod
     def logits(self, rows: Sequence[GuessedRows], adapter: DraftAdapter | None = None) -> Tensor:
         """[all rows, V] float32. Each request once, whose tokens but the last are computed. Last tokens are computed as
-        a step computes them, with the request's own adapter: their logits are the next step's, bit for bit. Guesses are
-        computed with `adapter` instead; None: with the request's, too."""
+        a step computes them, with the request's own adapter: their logits are the next step's, bit for bit where the
+        attention backend is row-invariant. Guesses are computed with `adapter` instead; None: with the request's,
+        too."""

@@ -42,9 +42,9 @@ class UnoPlugin:
         )
         try:
             adapter = reader.read(directory)
+            config = read_uno_config(directory, options, model.vocab_size)
         except RequestError as error:
             raise ConfigError(f"uno.adapter: {error}") from None
-        config = read_uno_config(directory, options, model.vocab_size)
         add_deltas(model)
         self.drafter = UnoDrafter(DraftAdapter(model.pack_adapter(adapter.weights), adapter.rank), config)
 
