@@ -26,7 +26,8 @@ from specserve_eagle.training.evaluate import Sampling, accepted_by_step, teache
 from specserve_eagle.training.reopen import reopen
 from specserve_eagle.training.run import make_module
 from specserve_eagle.training.target import Target
-from specserve_eagle.training.unroll import MEASURED_EVERY, teacher_of
+from specserve_eagle.training.teacher import teacher_of
+from specserve_eagle.training.unroll import MEASURED_EVERY
 from specserve_workbench.testing.engines import run_requests
 from specserve_workbench.testing.requests import toy_request
 

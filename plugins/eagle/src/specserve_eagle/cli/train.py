@@ -39,6 +39,11 @@ def add_recipe_flags(parser: ArgumentParser) -> None:
     group.add_argument("--unroll", type=int, default=5, help="steps that a head is unrolled, 3 to 7; default: 5")
     group.add_argument("--length", type=int, default=512, help="tokens per window; default: 512")
     group.add_argument("--batch", type=int, default=8, help="windows per step; default: 8")
+    group.add_argument(
+        "--reuse", type=int, default=1,
+        help="steps that learn from each batch while it is in memory: the target, which takes most of the time, reads "
+        "it once; default: 1",
+    )  # fmt: skip
     group.add_argument("--anchors", type=int, help="dflash, dspark: blocks per window; default: 64")
     group.add_argument(
         "--mask-token", type=int,

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from specserve.api.models import DecoderLayer, DecoderModel
     from specserve_eagle.block.config import BlockConfig
     from specserve_eagle.training.block_modules import Places
-    from specserve_eagle.training.target import Features, Target
+    from specserve_eagle.training.target import Target
+    from specserve_eagle.training.teacher import Features
 
 
 FIRST_LOGITS, FIRST_ATTENTION, FIRST_MLP = 0.5, 0.3, 0.1

@@ -13,7 +13,8 @@ import torch
 import torch.nn.functional as F
 
 from specserve_eagle.training.block_heads import block_states
-from specserve_eagle.training.unroll import STEP_WEIGHT, Teacher, Unrolled, agreement, cross_entropy, teacher_of
+from specserve_eagle.training.teacher import Teacher
+from specserve_eagle.training.unroll import STEP_WEIGHT, Unrolled, agreement, cross_entropy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve_eagle.training.block_heads import BlockHeadModule
-    from specserve_eagle.training.target import Features, Target
+    from specserve_eagle.training.target import Target
+    from specserve_eagle.training.teacher import Features
 
 ANCHORS_AT_ONCE = 64
 """Of an evaluation, which drafts from every position."""
@@ -37,8 +39,7 @@ def sample_anchors(ids: Tensor, count: int, num_proposed: int) -> Tensor:
 
 def block_loss(head: BlockHeadModule, target: Target, ids: Tensor, num_anchors: int) -> Unrolled:
     """ids: [B, T] int64."""
-    features = target.features(ids, head.shape.reads)
-    teacher = teacher_of(features.logits, head.draft_ids)
+    features, teacher = target.lesson(ids, head.shape.reads, head.draft_ids)
     anchors = sample_anchors(ids, num_anchors, head.shape.num_proposed)
     states = block_states(head, target, features, ids, anchors)
     total, greedy, overlap = torch.zeros((), device=ids.device), [], []

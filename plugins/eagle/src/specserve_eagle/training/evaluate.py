@@ -12,7 +12,8 @@ import torch
 from specserve_eagle.training.block_heads import BlockHeadModule
 from specserve_eagle.training.blocks import block_logits
 from specserve_eagle.training.standalone import DraftLlama, draft_logits
-from specserve_eagle.training.unroll import at_step, teacher_of, unrolled_logits
+from specserve_eagle.training.teacher import teacher_of
+from specserve_eagle.training.unroll import at_step, unrolled_logits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve_eagle.training.export import Module
-    from specserve_eagle.training.target import Features, Target
-    from specserve_eagle.training.unroll import Teacher
+    from specserve_eagle.training.target import Target
+    from specserve_eagle.training.teacher import Features, Teacher
 
 
 class Acceptance(NamedTuple):

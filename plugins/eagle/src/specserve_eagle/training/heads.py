@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from specserve.api.models import DecoderLayer, DecoderModel
     from specserve_eagle.training.block_modules import BlockLayer
     from specserve_eagle.training.modules import Rotation
-    from specserve_eagle.training.target import Features, Target
+    from specserve_eagle.training.target import Target
+    from specserve_eagle.training.teacher import Features
 
     Cache = list[tuple[Tensor, Tensor]]
 

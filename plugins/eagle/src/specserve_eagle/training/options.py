@@ -44,7 +44,7 @@ ONLY_FOR: dict[str, tuple[str, ...]] = {
 }
 AT_LEAST_ONE = (
     *("length", "batch", "max_steps", "draft_vocab", "intermediate_size", "layers", "hidden_size", "threads"),
-    "anchors",
+    *("anchors", "reuse"),
 )
 
 
@@ -59,6 +59,7 @@ class TrainOptions(msgspec.Struct, frozen=True, kw_only=True):
     unroll: int = 5
     length: int = 512
     batch: int = 8
+    reuse: int = 1
     minutes: float | None = None
     max_steps: int | None = None
     draft_vocab: int | None = None

@@ -19,7 +19,7 @@ from specserve.models.read_config import read_config
 from specserve_eagle.training.block_heads import BlockHeadModule
 from specserve_eagle.training.block_options import BLOCK_HEADS, DEFAULT_ANCHORS, block_shape, find_mask_token
 from specserve_eagle.training.blocks import block_loss
-from specserve_eagle.training.evaluate import Sampling, teacher_forced
+from specserve_eagle.training.evaluate import Sampling, layers_read, teacher_forced
 from specserve_eagle.training.export import export, write_card
 from specserve_eagle.training.folder import prepare_folder
 from specserve_eagle.training.heads import Eagle1Head, Eagle3Head, MtpHead
@@ -35,10 +35,12 @@ from specserve_eagle.training.reopen import reopen
 from specserve_eagle.training.report import make_report
 from specserve_eagle.training.standalone import DEFAULT_LAYERS, DraftLlama, distill, standalone_shape
 from specserve_eagle.training.target import Target
+from specserve_eagle.training.teacher import LessonMemory, lessons_kept
 from specserve_eagle.training.text import (
     Split,
     Windows,
     all_windows,
+    check_enough,
     most_frequent,
     read_texts,
     split_windows,
@@ -75,13 +77,14 @@ def train(options: TrainOptions) -> Acceptance:
     with make_report(options.head, began, options.minutes) as report:
         report.stage("preparing text")
         split = read_split(options, tokenizer, config.vocab_size, report)
-        windows = Windows(split.train, options.length, options.batch, options.seed)
+        check_enough(split.train, options.length)
         if options.threads is not None:
             torch.set_num_threads(options.threads)
         torch.manual_seed(options.seed)
         report.stage("loading the target")
         target = Target.load(path, options.device, on_progress=report.part)
         module = make_module(options, target, split.train).to(options.device)
+        windows = make_windows(options, target, module, split.train)
         report.stage(f"training on {len(split.train)} tokens")
         trainer = Trainer(
             module,
@@ -133,6 +136,17 @@ def read_split(options: TrainOptions, tokenizer: HfTokenizer, vocab_size: int, r
         return split_windows(stream, options.length)
     held_out = token_stream(read_texts(options.eval_data, "--eval-data"), tokenizer, vocab_size)
     return Split(stream, all_windows(held_out, options.length, "--eval-data"))
+
+
+def make_windows(options: TrainOptions, target: Target, module: Module, stream: Tensor) -> Windows:
+    """Batches that come again do so while the target remembers them."""
+    layers, draft_ids = layers_read(module), None if isinstance(module, DraftLlama) else module.draft_ids
+    if options.reuse > 1:
+        target.memory = LessonMemory()
+    width = target.config.vocab_size if draft_ids is None else len(draft_ids)
+    kept = lessons_kept(options.batch * options.length, target.config.hidden_size, len(layers) + 1, width)
+    recent = max(1, kept // 2)
+    return Windows(stream, options.length, options.batch, options.seed, reuse=options.reuse, recent=recent)
 
 
 def make_module(options: TrainOptions, target: Target, stream: Tensor) -> Module:

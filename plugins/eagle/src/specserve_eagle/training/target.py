@@ -6,7 +6,7 @@ Letters: B windows, T tokens of each, H hidden size, V vocabulary.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from specserve.api import ModelError
 from specserve.api.models import NO_BATCH, TorchKernels, installed_formats
 from specserve.models.loader import ModelLoader
+from specserve_eagle.training.teacher import Features, Lesson, LessonMemory, teacher_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,17 +23,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve.api.models import DecoderModel
-
-
-class Features(NamedTuple):
-    """What a head learns from: of every token of [B, T]."""
-
-    hidden: dict[int, Tensor]
-    """[B, T, H] by layer: 0 is the embedding, n the output of layer n - 1."""
-    final: Tensor
-    """[B, T, H], behind the final norm."""
-    logits: Tensor
-    """[B, T, V] in the model's dtype."""
 
 
 class Target:
@@ -52,6 +42,8 @@ class Target:
             )
         self.model = model
         self.config = model.config
+        self.memory: LessonMemory | None = None
+        """Where batches come again; None: each is taught anew."""
 
     @classmethod
     def load(
@@ -65,6 +57,16 @@ class Target:
         """ids: [B, T] int64."""
         with torch.autocast(ids.device.type, enabled=False):  # the arithmetic that serves it
             return self._features(ids, layers)
+
+    def lesson(self, ids: Tensor, layers: tuple[int, ...], draft_ids: Tensor | None) -> Lesson:
+        """ids: [B, T] int64; draft_ids: [D], see `teacher_of`."""
+
+        def teach() -> Lesson:
+            features = self.features(ids, layers)
+            nothing = features.logits.new_empty(0)
+            return Lesson(features._replace(logits=nothing), teacher_of(features.logits, draft_ids))
+
+        return teach() if self.memory is None else self.memory.get(ids, teach)
 
     def _features(self, ids: Tensor, layers: tuple[int, ...]) -> Features:
         model, (B, T) = self.model, ids.shape

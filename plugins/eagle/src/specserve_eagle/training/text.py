@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -106,6 +107,12 @@ def spread(windows: Tensor, count: int) -> Tensor:
     return windows[torch.linspace(0, len(windows) - 1, count).long()]
 
 
+def check_enough(stream: Tensor, length: int) -> None:
+    """ConfigError where a stream is too short to be cut at any place."""
+    if len(stream) < 2 * length:
+        raise too_little("--data", len(stream), 2, length)
+
+
 def too_little(option: str, tokens: int, windows: int, length: int) -> ConfigError:
     return ConfigError(
         f"{option} has {tokens} tokens, and at least {windows} windows of {length} are needed. "
@@ -114,14 +121,34 @@ def too_little(option: str, tokens: int, windows: int, length: int) -> ConfigErr
 
 
 class Windows:
-    """Endless batches of windows [B, T] of a stream, from the first after `skip` batches on."""
+    """Endless batches of windows [B, T] of a stream, from the first after `skip` batches on.
 
-    def __init__(self, stream: Tensor, length: int, batch: int, seed: int) -> None:
+    With `reuse` each comes that many times: once it is new, then by lot among the last `recent` batches.
+    """
+
+    def __init__(self, stream: Tensor, length: int, batch: int, seed: int, *, reuse: int = 1, recent: int = 1) -> None:
         self.stream, self.length, self.batch, self.seed = stream, length, batch, seed
-        if len(stream) < 2 * length:
-            raise too_little("--data", len(stream), 2, length)
+        self.reuse, self.recent = reuse, recent
 
     def batches(self, skip: int = 0) -> Iterator[Tensor]:
+        return islice(self._repeated() if self.reuse > 1 else self._new(), skip, None)
+
+    def _repeated(self) -> Iterator[Tensor]:
+        generator = torch.Generator().manual_seed(self.seed)
+        again: list[tuple[Tensor, int]] = []
+        for ids in self._new():
+            yield ids
+            again.append((ids, self.reuse - 1))
+            if len(again) < self.recent:
+                continue
+            for _ in range(self.reuse - 1):
+                drawn = int(torch.randint(len(again), (1,), generator=generator))
+                seen, left = again.pop(drawn)
+                yield seen
+                if left > 1:
+                    again.append((seen, left - 1))
+
+    def _new(self) -> Iterator[Tensor]:
         epoch = 0
         while True:
             generator = torch.Generator().manual_seed(self.seed + epoch)
@@ -130,8 +157,5 @@ class Windows:
             windows = self.stream[offset : offset + count * self.length].view(count, self.length)
             order = torch.randperm(count, generator=generator)
             for begin in range(0, count, self.batch):
-                if skip:
-                    skip -= 1
-                else:
-                    yield windows[order[begin : begin + self.batch]]
+                yield windows[order[begin : begin + self.batch]]
             epoch += 1

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 
 from specserve_eagle.training.modules import Rotation
+from specserve_eagle.training.teacher import Teacher
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve_eagle.training.heads import Head
-    from specserve_eagle.training.target import Features, Target
+    from specserve_eagle.training.target import Target
+    from specserve_eagle.training.teacher import Features
 
 STEP_WEIGHT = 0.8
 MEASURED_EVERY = 8
@@ -43,19 +45,9 @@ class Agreement(NamedTuple):
     overlap: Tensor
 
 
-class Teacher(NamedTuple):
-    """What the target wants drafted after each token."""
-
-    probabilities: Tensor
-    """[B, T, D], of the draft vocabulary's tokens: they may add up to less than 1."""
-    best: Tensor
-    """[B, T], the draft id of the most likely token; -1 where the draft vocabulary lacks it."""
-
-
 def unroll(head: Head, target: Target, ids: Tensor, num_steps: int) -> Unrolled:
     """ids: [B, T] int64."""
-    features = target.features(ids, head.layers)
-    teacher = teacher_of(features.logits, head.draft_ids)
+    features, teacher = target.lesson(ids, head.layers, head.draft_ids)
     total, greedy, overlap = torch.zeros((), device=ids.device), [], []
     for step, logits in enumerate(unrolled_logits(head, target, features, ids, num_steps)):
         log_q, wanted = logits.float().log_softmax(-1), at_step(teacher, step, logits.shape[1])
@@ -79,18 +71,6 @@ def unrolled_logits(head: Head, target: Target, features: Features, ids: Tensor,
         rotation = Rotation(table.cos[positions, 0], table.sin[positions, 0])
         hidden, logits = head(embedded, hidden, rotation, earlier)
         yield logits
-
-
-@torch.no_grad()
-def teacher_of(logits: Tensor, draft_ids: Tensor | None, temperature: float = 1.0) -> Teacher:
-    """logits: [B, T, V] of the target."""
-    probabilities = (logits.float() / temperature).softmax(-1)
-    best = logits.argmax(-1)
-    if draft_ids is None:
-        return Teacher(probabilities, best)
-    of_target = torch.full((logits.shape[-1],), -1, device=logits.device)
-    of_target[draft_ids] = torch.arange(len(draft_ids), device=logits.device)
-    return Teacher(probabilities[..., draft_ids], of_target[best])
 
 
 def at_step(teacher: Teacher, step: int, num_positions: int) -> Teacher:
