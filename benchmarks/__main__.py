@@ -13,6 +13,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from benchmarks.lib.report import Options, Result, render, save
+from specserve.host_cores import usable_cores
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,7 +99,7 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("cases", nargs="*", type=case_name, metavar="CASE", help="which cases to run; default: all")
     parser.add_argument(
-        "--threads", type=int, default=len(os.sched_getaffinity(0)), help="CPU threads of every variant; default: all"
+        "--threads", type=int, default=usable_cores(), help="CPU threads of every variant; default: all"
     )
     parser.add_argument("--quick", action="store_true", help="fewer rounds: to see that it runs, not to quote")
     parser.add_argument("--profile", action="store_true", help="also print a profile (overhead, single)")

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from specserve.host_cores import usable_cores
 from specserve.processor import processor_name
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -110,7 +111,7 @@ def save(name: str, result: Result, options: Options, load_before: tuple[float, 
 def machine() -> dict[str, object]:
     return {
         "cpu": processor_name(),
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": usable_cores(),
         "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
         "system": platform.platform(),
         "omp_wait_policy": os.environ.get("OMP_WAIT_POLICY"),

@@ -16,6 +16,7 @@ from benchmarks.peers.engine_process import CrashedError, EngineProcess, Program
 from benchmarks.peers.exports import GGUF_FORMATS, clean_environment, gguf_export, openvino_export
 from benchmarks.peers.make_peers import PEERS
 from benchmarks.peers.servers import SpecserveServer, VllmServer
+from specserve.host_cores import usable_core_numbers
 from specserve.models.locate import locate_model
 from specserve_bench.served.server_process import environment
 
@@ -124,7 +125,7 @@ def make_vllm(mode: str, settings: Settings) -> Engine | None:
 
 
 def vllm_environment(threads: int) -> dict[str, str]:
-    cores = sorted(os.sched_getaffinity(0))[:threads]
+    cores = usable_core_numbers()[:threads]
     return {
         **clean_environment(),
         # Its manual recommends this library for CPUs; with it, vLLM is 1.1 to 1.4 times as fast as with libgomp.

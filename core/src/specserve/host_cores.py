@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from specserve.control_group import cpu_quota
@@ -14,8 +15,16 @@ if TYPE_CHECKING:
 
 
 def usable_cores() -> int:
-    """Cores that this process may run on, where the system reports them; else all."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return len(usable_core_numbers())
+
+
+def usable_core_numbers() -> list[int]:
+    """Cores that this process may run on, where the system tells; else all, as on macOS and in sandboxes that forbid
+    the question."""
+    if hasattr(os, "sched_getaffinity"):
+        with suppress(OSError):
+            return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
 
 
 def cores_with_time(root: Path = SYSTEM) -> int:
