@@ -17,6 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from specserve.host_cores import usable_cores
+from specserve.host_memory import total_memory
 from specserve.processor import processor_name
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -112,7 +113,7 @@ def machine() -> dict[str, object]:
     return {
         "cpu": processor_name(),
         "cores": usable_cores(),
-        "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+        "memory_bytes": total_memory(),
         "system": platform.platform(),
         "omp_wait_policy": os.environ.get("OMP_WAIT_POLICY"),
     }

@@ -11,12 +11,15 @@ from typing import NamedTuple
 
 from specserve.control_group import memory_room
 from specserve.process_limits import address_room
-from specserve.system_files import read_system_file
+from specserve.sysctl import sysctl_number
+from specserve.system_files import SYSTEM, read_system_file
 
 HUGE_PAGE = 2 * 2**20
 HUGE_PAGE_SETTING = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 POPULATE_WRITE = 23
 """Linux's MADV_POPULATE_WRITE, from 5.14 on, which Python 3.11 has no name for."""
+MACOS_PAGES = ("vm.page_free_count", "vm.page_pageable_external_count")
+"""Pages that are free, and pages of files; the names are sysctl's."""
 
 
 def allocate_pages(address: int, size: int) -> bool:
@@ -73,10 +76,26 @@ def resident_memory() -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def available_memory() -> int:
-    """MemAvailable where the kernel reports it, else half of all memory."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, StopIteration):
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+def total_memory(root: Path = SYSTEM) -> int:
+    """Bytes that the machine has."""
+    told = memory_line("MemTotal", root)
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if told is None else told
+
+
+def available_memory(root: Path = SYSTEM) -> int:
+    """Bytes that the system could give: by Linux's own estimate; on macOS pages that are free or hold files, like
+    Linux's; elsewhere half of all memory."""
+    told = memory_line("MemAvailable", root)
+    if told is not None:
+        return told
+    pages = [sysctl_number(name) for name in MACOS_PAGES]
+    counts = [count for count in pages if count is not None]
+    return sum(counts) * os.sysconf("SC_PAGE_SIZE") if len(counts) == len(pages) else total_memory(root) // 2
+
+
+def memory_line(name: str, root: Path) -> int | None:
+    """Bytes, of Linux's file; None where the system has no such line."""
+    for line in read_system_file(root / "proc/meminfo").splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) * 1024
+    return None

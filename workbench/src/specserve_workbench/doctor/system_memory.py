@@ -6,7 +6,7 @@ import resource
 from typing import TYPE_CHECKING
 
 from specserve.control_group import memory_limit
-from specserve.host_memory import HUGE_PAGE_SETTING, free_host_memory, has_huge_pages
+from specserve.host_memory import HUGE_PAGE_SETTING, free_host_memory, has_huge_pages, total_memory
 from specserve_workbench.doctor.rows import Row, bytes_text, rows_of
 
 if TYPE_CHECKING:
@@ -24,24 +24,16 @@ def memory_rows(case: Case) -> list[Row]:
 
 
 def memory(case: Case) -> Iterator[Row]:
-    total, limit, free = total_memory(case), memory_limit(case.root), free_host_memory().num_bytes
-    found = f"{bytes_text(free)} free" + (f" of {bytes_text(total)}" if total else "")
+    total, limit, free = total_memory(case.root), memory_limit(case.root), free_host_memory().num_bytes
+    found = f"{bytes_text(free)} free of {bytes_text(total)}"
     figures: dict[str, float] = {"free": free, "total": total}
-    if limit is not None and (not total or limit < total):
+    if limit is not None and limit < total:
         found += f", {bytes_text(limit)} for this control group"
         figures["limit"] = limit
     if free < LITTLE:
         yield Row("memory", "warning", found, "end other programs, or raise the limit", figures)
     else:
         yield Row("memory", "ok", found, figures=figures)
-
-
-def total_memory(case: Case) -> int:
-    """Bytes; 0 where the system does not say."""
-    for line in case.read("proc/meminfo").splitlines():
-        if line.startswith("MemTotal:"):
-            return int(line.split()[1]) * 1024
-    return 0
 
 
 def huge_pages(case: Case) -> Iterator[Row]:
