@@ -1,13 +1,10 @@
 #include "runtime/huge_page_buffer.hpp"
 
+#include <sys/mman.h>
+
 #include <cstdint>
-#include <cstdlib>
 #include <mutex>
 #include <new>
-
-#ifdef __linux__
-#include <sys/mman.h>
-#endif
 
 namespace specserve {
 
@@ -17,7 +14,6 @@ constexpr size_t kCacheLine = 64, kHugePage = 2u << 20, kChunk = 8 * kHugePage;
 
 size_t round_up(size_t bytes, size_t multiple) { return (bytes + multiple - 1) / multiple * multiple; }
 
-#ifdef __linux__
 // A mapping of its own: malloc would keep the chunks of adapters that are gone, and put small objects into their huge
 // pages.
 std::shared_ptr<char> allocate_chunk(size_t bytes) {
@@ -28,16 +24,11 @@ std::shared_ptr<char> allocate_chunk(size_t bytes) {
     size_t before = round_up(reinterpret_cast<uintptr_t>(first), kHugePage) - reinterpret_cast<uintptr_t>(first);
     if (before) munmap(first, before);
     if (before < kHugePage) munmap(first + before + bytes, kHugePage - before);
+#ifdef MADV_HUGEPAGE  // Linux's: macOS and kernels without huge pages give their own pages
     madvise(first + before, bytes, MADV_HUGEPAGE);
+#endif
     return {first + before, [bytes](char* chunk) { munmap(chunk, bytes); }};
 }
-#else
-std::shared_ptr<char> allocate_chunk(size_t bytes) {
-    void* memory = std::aligned_alloc(kHugePage, bytes);
-    if (!memory) throw std::bad_alloc();
-    return {static_cast<char*>(memory), [](char* chunk) { std::free(chunk); }};
-}
-#endif
 
 // Bump allocation from the current chunk. The buffers own the chunk; the arena holds only a weak reference.
 std::shared_ptr<char> allocate(size_t bytes) {
