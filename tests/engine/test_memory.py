@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import sys
+import errno
+import mmap
 
 import pytest
 import torch
@@ -11,14 +12,12 @@ from specserve import memory
 from specserve.memory import HUGE_PAGE, zeros_in_huge_pages
 
 CPU = torch.device("cpu")
-linux_only = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="huge pages are Linux's")
 
 
 def addresses(zeros):
     return [area.data_ptr() for areas in zeros for area in areas]
 
 
-@linux_only
 @pytest.mark.parametrize("num_slots", [4096, 4097, 12_000])
 def test_every_area_begins_with_a_huge_page(num_slots):
     """Of 512 bytes a slot: one huge page, a little more, and nearly three."""
@@ -42,9 +41,24 @@ def test_areas_are_zero_and_do_not_overlap(num_slots):
     assert [area.unique().tolist() for area in zeros.flatten(0, 1)] == [[0], [1], [2], [3]]
 
 
-def test_a_system_without_huge_pages_is_served(monkeypatch):
-    monkeypatch.setattr(memory, "ADVICE", None)
-    assert zeros_in_huge_pages((2, 2), (5000, 2, 64), torch.float32, CPU).is_contiguous()
+class MappingThatRefuses(mmap.mmap):
+    """As of a kernel that was built without huge pages."""
+
+    def madvise(self, *arguments):
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+
+@pytest.mark.parametrize("system", ["macOS", "a kernel without huge pages"])
+def test_a_system_without_huge_pages_gives_pages_when_they_are_written(monkeypatch, system):
+    """torch's own zeros are written at once."""
+    monkeypatch.setattr(torch, "zeros", None)
+    if system == "macOS":
+        monkeypatch.setattr(memory, "ADVICE", None)
+    else:
+        monkeypatch.setattr(mmap, "mmap", MappingThatRefuses)
+    zeros = zeros_in_huge_pages((2, 2), (5000, 2, 64), torch.float32, CPU)
+    assert not zeros.any()
+    assert all(area.is_contiguous() for areas in zeros for area in areas)
 
 
 @pytest.mark.parametrize(("setting", "words"), [

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
 MEBIBYTE = 2**20
 ADVICE = getattr(mmap, "MADV_HUGEPAGE", None)
-"""None where the system has no huge pages."""
+"""None where the system knows no such advice, as macOS: its own pages serve."""
 
 
 def keep_freed_memory() -> None:
@@ -58,7 +58,7 @@ def zeros_in_huge_pages(areas: Sequence[int], shape: Sequence[int], dtype: torch
     page-table walk, and hardware prefetch ends at the page. A processor knows few huge pages at a time: where areas
     begin within pages, a step touches up to twice as many. To write zeros at start-up would take seconds per GB.
     """
-    if ADVICE is not None and device.type == "cpu":
+    if device.type == "cpu":
         size, count = math.prod(shape) * dtype.itemsize, math.prod(areas)
         whole = size // HUGE_PAGE * HUGE_PAGE
         stride = -(-size // HUGE_PAGE) * HUGE_PAGE if whole else size
@@ -69,9 +69,9 @@ def zeros_in_huge_pages(areas: Sequence[int], shape: Sequence[int], dtype: torch
         else:
             bytes_ = torch.frombuffer(memory, dtype=torch.uint8)
             begin = -bytes_.data_ptr() % HUGE_PAGE
-            if whole:  # what is behind the last huge page of an area takes small ones, so that padding takes none
+            if whole and ADVICE is not None:  # what is behind the last huge page of an area takes small ones
                 for area in range(count):
-                    with suppress(OSError):  # only advice
+                    with suppress(OSError):  # only advice, which kernels without huge pages refuse
                         memory.madvise(ADVICE, begin + area * stride, whole)
             numbers = bytes_[begin : begin + count * stride].view(dtype).view(count, stride // dtype.itemsize)
             return numbers[:, : math.prod(shape)].view(*areas, *shape)
