@@ -22,7 +22,6 @@ from specserve.models.safetensors_header import SINGLE
 from specserve_workbench.testing.toy import write_checkpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from torch import Tensor
@@ -34,7 +33,7 @@ SHAPE = {"num_hidden_layers": 4, "mtp_num_hidden_layers": 1, "attn_output_gate":
 
 def write_target(path: Path, block: Tensors | None = None, **changes: Any) -> Path:
     """A random target with a block, which is random unless it is given."""
-    write_checkpoint(path, architecture="qwen3_5_text", **(SHAPE | changes))
+    write_checkpoint(path, **(SHAPE | {"architecture": "qwen3_5_text"} | changes))
     return change_tensors(path, **(random_block(raw_of(path)) if block is None else block))
 
 
@@ -49,7 +48,8 @@ def write_reading_target(path: Path, target: Path) -> Path:
     path.mkdir()
     for file in target.iterdir():
         (path / file.name).write_bytes(file.read_bytes())
-    outer = {"architectures": ["Qwen3_5ForConditionalGeneration"], "model_type": "qwen3_5", "vision_config": {}}
+    named = [name.replace("ForCausalLM", "ForConditionalGeneration") for name in raw["architectures"]]
+    outer = {"architectures": named, "model_type": "qwen3_5", "vision_config": {}}
     outer |= {"tie_word_embeddings": raw["tie_word_embeddings"], "eos_token_id": raw["eos_token_id"]}
     inner = {key: value for key, value in raw.items() if key != "architectures"}
     (path / "config.json").write_text(json.dumps(outer | {"text_config": inner}))
@@ -103,9 +103,24 @@ class Reference:
         x = torch.cat(pair, -1) @ self.weights["mtp.fc.weight"].T
         x = x + self.attention(self.norm(x, f"{LAYER}input_layernorm"))
         y = self.norm(x, f"{LAYER}post_attention_layernorm")
-        x = x + self.linear(F.silu(self.linear(y, "mlp.gate_proj")) * self.linear(y, "mlp.up_proj"), "mlp.down_proj")
+        x = x + (self.experts(y) if "num_experts" in self.raw else self.mlp(y, "mlp"))
         own = self.norm(x, "mtp.norm")
         return own, own @ self.head.T
+
+    def mlp(self, x: Tensor, block: str) -> Tensor:
+        return self.linear(
+            F.silu(self.linear(x, f"{block}.gate_proj")) * self.linear(x, f"{block}.up_proj"), f"{block}.down_proj"
+        )
+
+    def experts(self, x: Tensor) -> Tensor:
+        """Those with the highest logits, and the shared one, which has a gate."""
+        weights, chosen = self.linear(x, "mlp.gate").softmax(-1).topk(self.raw["num_experts_per_tok"])
+        weights = weights / weights.sum(-1, keepdim=True)
+        out = self.linear(x, "mlp.shared_expert_gate").sigmoid() * self.mlp(x, "mlp.shared_expert")
+        for expert in range(self.raw["num_experts"]):
+            share = (weights * (chosen == expert)).sum(-1, keepdim=True)
+            out = out + share * self.mlp(x, f"mlp.experts.{expert}")
+        return out
 
     def attention(self, x: Tensor) -> Tensor:
         heads, d, N = self.raw["num_attention_heads"], self.raw["head_dim"], len(x)
@@ -126,16 +141,3 @@ class Reference:
         first, second = x[..., :size].chunk(2, -1)
         cos, sin = angles.cos(), angles.sin()
         return torch.cat((first * cos - second * sin, second * cos + first * sin, x[..., size:]), -1)
-
-    def chain(self, hidden: Tensor, tokens: Sequence[int], count: int) -> tuple[list[int], list[Tensor], list[Tensor]]:
-        """Draft tokens one by one, with the own hidden state [H] and the logits [V] of each. hidden: [N, H] of all
-        `tokens` but the last."""
-        states, read = hidden, torch.tensor(tokens[1:])
-        own_states: list[Tensor] = []
-        scored: list[Tensor] = []
-        for _ in range(count):
-            own, logits = self(states, read)
-            own_states.append(own[-1])
-            scored.append(logits[-1])
-            states, read = torch.cat((states, own[-1:])), torch.cat((read, logits[-1].argmax()[None]))
-        return read[len(tokens) - 1 :].tolist(), own_states, scored

@@ -13,7 +13,7 @@ from specserve.models.gated_delta_net import GatedDeltaNet, GatedDeltaNetConfig
 from specserve.models.library import LoadRequest, ModelLibrary
 from specserve.models.lowrank_delta import LowRankDelta
 from specserve.models.mixer import MixerConfig
-from specserve.models.mlp import DenseMlp, MixtureOfExperts, Mlp, dense_mlp
+from specserve.models.mlp import DenseMlp, MixtureOfExperts, Mlp, SharedExpert, dense_mlp
 from specserve.models.part import WHOLE_MODEL, ModelPart
 from specserve.models.projection import NO_BATCH, BatchRows, Projection, Router
 from specserve.models.quantised import dense
@@ -76,6 +76,7 @@ __all__ = [
     "Rotation",
     "Router",
     "ServedModel",
+    "SharedExpert",
     "ShortConv",
     "ShortConvConfig",
     "StackedWeight",

@@ -35,9 +35,11 @@ class HeadReader:
         biases = [self.tensor(f"{part}.bias") for part in names if self.checkpoint.has(f"{part}.bias")]
         return self.made(name, weight, torch.cat(biases) if biases else None)
 
-    def made(self, name: str, weight: Tensor, bias: Tensor | None = None) -> Projection:
+    def made(
+        self, name: str, weight: Tensor, bias: Tensor | None = None, kind: type[Projection] = Projection
+    ) -> Projection:
         """weight: [out, in]."""
-        made = Projection(name, weight, bias, self.kernels.linear)
+        made = kind(name, weight, bias, self.kernels.linear)
         made.finalize(self.kernels)
         self.projections[name] = made
         return made

@@ -19,12 +19,17 @@ from specserve.api.models import (
     DecoderWeights,
     DenseMlp,
     DraftHead,
-    ModelConfig,
+    MixtureOfExperts,
+    Mlp,
     RotaryTable,
+    Router,
+    SharedExpert,
     TargetNorm,
     rotary_table,
 )
+from specserve.models.tensor_names import SHARED_EXPERT, SHARED_GATE
 from specserve_eagle.checkpoints.config import read_head_config
+from specserve_eagle.checkpoints.head_config import decoder_config
 from specserve_eagle.checkpoints.tensors import open_head
 from specserve_eagle.checkpoints.vocabulary import draft_ids
 from specserve_eagle.draft_model import DraftModel
@@ -35,6 +40,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from specserve.api.models import Projection
     from specserve_eagle.checkpoints.head_config import HeadConfig
     from specserve_eagle.checkpoints.tensors import HeadCheckpoint
     from specserve_eagle.draft_model import Lookahead
@@ -129,12 +135,36 @@ class HeadBuilder(HeadReader):
             k_norm=self.optional_norm(name("k_norm")),
             o_proj=self.projection(name("o_proj")),
             mlp_norm=self.norm(name("post_attention_norm")),
-            mlp=DenseMlp(
-                self.projection(name("gate_up_proj"), name("gate_proj"), name("up_proj")),
-                self.projection(name("down_proj")),
-                self.kernels.silu_and_multiply,
-            ),
+            mlp=self.mlp(f"layers.{index}."),
         )
+
+    def mlp(self, layer: str) -> Mlp:
+        """layer: how its canonical names begin."""
+        experts = self.config.experts
+        if experts is None:
+            return self.dense_mlp(layer)
+        shared = None
+        if experts.shared_size is not None:
+            gate = self.router(f"{layer}{SHARED_GATE}") if experts.shared_gate else None
+            shared = SharedExpert(self.dense_mlp(f"{layer}{SHARED_EXPERT}."), gate, self.kernels)
+        return MixtureOfExperts(
+            experts,
+            self.router(f"{layer}gate"),
+            tuple(self.dense_mlp(f"{layer}experts.{expert}.") for expert in range(experts.count)),
+            self.kernels,
+            choice_bias=self.wide(f"{layer}choice.bias") if experts.choice_bias else None,
+            shared=shared,
+        )
+
+    def dense_mlp(self, block: str) -> DenseMlp:
+        return DenseMlp(
+            self.projection(f"{block}gate_up_proj", f"{block}gate_proj", f"{block}up_proj"),
+            self.projection(f"{block}down_proj"),
+            self.kernels.silu_and_multiply,
+        )
+
+    def router(self, name: str) -> Projection:
+        return self.made(name, self.tensor(name), kind=Router)
 
     def optional_norm(self, name: str) -> Tensor | None:
         return self.norm(name) if self.checkpoint.has(name) else None
@@ -143,31 +173,8 @@ class HeadBuilder(HeadReader):
         """Its weight, with what the family adds to it; in float32 where it is multiplied so."""
         if not self.config.wide_norms:
             return self.tensor(name)
-        return self.checkpoint.take(name).to(self.target.device, torch.float32) + self.config.norm_offset
+        return self.wide(name) + self.config.norm_offset
 
-
-def decoder_config(config: HeadConfig) -> ModelConfig:
-    """The head's layers as a model's numbers."""
-    return ModelConfig(
-        family="llama",
-        vocab_size=config.draft_vocab_size,
-        hidden_size=config.hidden_size,
-        intermediate_size=config.intermediate_size,
-        num_layers=config.num_layers,
-        num_heads=config.num_heads,
-        num_kv_heads=config.num_kv_heads,
-        head_dim=config.head_dim,
-        norm_eps=config.norm_eps,
-        max_position_embeddings=config.max_position_embeddings,
-        qkv_bias=config.qkv_bias,
-        o_bias=config.o_bias,
-        mlp_bias=config.mlp_bias,
-        qk_norm=config.qk_norm,
-        tied=False,
-        dtype=config.dtype,
-        rope=config.rope,
-        sliding_windows=(None,) * config.num_layers,
-        wide_norms=config.wide_norms,
-        norm_offset=config.norm_offset,
-        attention_gate=config.attention_gate,
-    )
+    def wide(self, name: str) -> Tensor:
+        """In float32."""
+        return self.checkpoint.take(name).to(self.target.device, torch.float32)

@@ -21,6 +21,7 @@ from specserve_eagle.checkpoints.family import (
     family_of,
     options_of_eagle3,
     refuse_arithmetic,
+    refuse_experts,
     refuse_unsupported,
 )
 from specserve_eagle.checkpoints.head_config import HeadConfig
@@ -56,9 +57,14 @@ def read_head_config(path: Path, target: ModelConfig) -> HeadConfig:
         raise ModelError(f"{path}: {where} describes an MTP head, but no tensor is eh_proj, mtp.fc or mtp_layers.0.*.")
     refuse_unsupported(raw, kind, names, where)
     layer = _layer(raw, kind, where)
+    if kind != "mtp" or layer.experts is None:
+        refuse_experts(raw, layer, names, where)
     refuse_arithmetic(raw, layer, where)
     if kind == "mtp":
         _check_mtp(raw, layer, target, where)
+    if layer.experts is not None:
+        experts = msgspec.structs.replace(layer.experts, layers=(True,)) if layout.has_experts(names) else None
+        layer = msgspec.structs.replace(layer, experts=experts)
     config = _head_config(raw, layer, layout, target, where)
     config = msgspec.structs.replace(config, fc_bias=_fc_bias(raw, names, layout))
     check_target(config, raw, names, layout, target, where)
@@ -100,7 +106,7 @@ def _head_config(raw: RawJson, layer: ModelConfig, layout: Layout, target: Model
         given = options_of_eagle3(raw, where)
         fields["norm_output"] = "norm_output" in given
         fields["target_norms"] = "each" if "fc_norm" in given else "all" if "norm_before_fc" in given else None
-    fields["rope"] = msgspec.to_builtins(layer.rope)
+    fields |= {name: msgspec.to_builtins(fields[name]) for name in ("rope", "experts")}
     config = convert(
         fields, HeadConfig, lambda wrong: ModelError(f"{where}: {wrong} Correct the file or download it again.")
     )

@@ -16,10 +16,9 @@ if TYPE_CHECKING:
 
 HEAD_NAME = re.compile(r"(?:Eagle3?)?(Llama|Mistral|Qwen2|Qwen3)ForCausalLM(?:Eagle3?|NextN)?")
 FAMILIES = tuple(family.name for family in BUILT_IN)
-SERVED = frozenset(("float32 norms", "attention gate", "mixers"))
+SERVED = frozenset(("float32 norms", "attention gate", "mixers", "experts", "experts by sigmoids", "shared expert"))
 """What a head's layer may have that a Llama's has not, by the names of `ModelConfig.beyond_llama`. Mixers are those of
-the target's other layers: a head's layer has attention."""
-A_MIXTURE = "a mixture of experts"
+the target's other layers: a head's layer has attention. Experts are those of MTP heads alone: see `refuse_experts`."""
 EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts")
 UNSUPPORTED = {
     "kv_lora_rank": "multi-head latent attention",
@@ -27,7 +26,7 @@ UNSUPPORTED = {
     "layernorms": "HASS's additional norms",
     "add_para_norm": "HASS's additional norms",
     "parallel_drafting": "parallel drafting",
-} | dict.fromkeys(EXPERTS, A_MIXTURE)
+}
 """Options of config.json that must be absent, false or 0."""
 OF_EAGLE3 = {
     "norm_before_fc": "a norm before fc",
@@ -35,7 +34,7 @@ OF_EAGLE3 = {
     "norm_output": "a norm of the hidden state that is fed back",
 }
 """The same for heads of other kinds."""
-UNSUPPORTED_TENSORS = {".kv_a_proj_with_mqa.": "multi-head latent attention", ".experts.": A_MIXTURE}
+UNSUPPORTED_TENSORS = {".kv_a_proj_with_mqa.": "multi-head latent attention"}
 
 
 def family_of(raw: RawJson, where: str) -> str:
@@ -78,14 +77,25 @@ def refuse_unsupported(raw: RawJson, kind: HeadKind, names: frozenset[str], wher
     for options in option_groups(raw):
         for key, meaning in refused.items():
             if options.get(key):
-                raise ModelError(f"{where}: {key} = {options[key]!r} ({meaning}) is not supported{advice(meaning)}.")
+                raise ModelError(f"{where}: {key} = {options[key]!r} ({meaning}) is not supported.")
     if isinstance(nested, dict) and nested.get("use_aux_hidden_state") is False:
         raise ModelError(f"{where}: use_aux_hidden_state = false (EAGLE-3 over one hidden state) is not supported.")
     for part, meaning in UNSUPPORTED_TENSORS.items():
         if found := sorted(name for name in names if part in name):
-            raise ModelError(
-                f"{where}: tensor {found[0]} belongs to {meaning}, which is not supported{advice(meaning)}."
-            )
+            raise ModelError(f"{where}: tensor {found[0]} belongs to {meaning}, which is not supported.")
+
+
+def refuse_experts(raw: RawJson, layer: ModelConfig, names: frozenset[str], where: str) -> None:
+    """The same for a mixture of experts in a head that is no MTP head, or whose family has none."""
+    given = [f"{key} = {options[key]!r}" for options in option_groups(raw) for key in EXPERTS if options.get(key)]
+    found = [f"tensor {name}" for name in sorted(names) if ".experts." in name]
+    if layer.experts is not None:
+        found.append(f"a layer of family {layer.family}")
+    if signs := given + found:
+        raise ModelError(
+            f"{where}: {signs[0]} (a mixture of experts) is not supported in this draft head. Experts are computed in "
+            "MTP heads of families that have them; draft with n-gram, or with a stand-alone model."
+        )
 
 
 def refuse_arithmetic(raw: RawJson, layer: ModelConfig, where: str) -> None:
@@ -104,7 +114,3 @@ def refuse_arithmetic(raw: RawJson, layer: ModelConfig, where: str) -> None:
 def option_groups(raw: RawJson) -> list[RawJson]:
     found = (raw, raw.get("transformer_layer_config"), raw.get("eagle_config"))
     return [options for options in found if isinstance(options, dict)]
-
-
-def advice(meaning: str) -> str:
-    return " in a draft head; draft with n-gram, or with a stand-alone model" if meaning == A_MIXTURE else ""

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from specserve.api.models import RopeConfig
+from specserve.api.models import ExpertsConfig, ModelConfig, RopeConfig
 from specserve_eagle.checkpoints.layout import HeadKind
 
 
@@ -14,6 +14,8 @@ class HeadConfig(msgspec.Struct, frozen=True, kw_only=True):
     """A draft head's numbers. Letters of the shapes: H hidden_size, V vocab_size, D draft_vocab_size."""
 
     kind: HeadKind
+    family: str
+    """Whose tensors of a layer with experts have the names of the head's."""
     hidden_size: int
     intermediate_size: int
     num_layers: int
@@ -44,6 +46,7 @@ class HeadConfig(msgspec.Struct, frozen=True, kw_only=True):
     wide_norms: bool = False
     norm_offset: float = 0.0
     attention_gate: Literal["number"] | None = None
+    experts: ExpertsConfig | None = None
     """As in `specserve.api.models.ModelConfig`."""
     target_norms: Literal["each", "all"] | None = None
     """Before `fc`: a norm of each of the target's hidden states, or one of all of them together."""
@@ -65,3 +68,31 @@ class HeadConfig(msgspec.Struct, frozen=True, kw_only=True):
         EAGLE-1/2 have no norm.
         """
         return self.kind == "mtp" or self.norm_output
+
+
+def decoder_config(config: HeadConfig) -> ModelConfig:
+    """The head's layers as a model's numbers."""
+    return ModelConfig(
+        family="llama",
+        vocab_size=config.draft_vocab_size,
+        hidden_size=config.hidden_size,
+        intermediate_size=config.intermediate_size,
+        num_layers=config.num_layers,
+        num_heads=config.num_heads,
+        num_kv_heads=config.num_kv_heads,
+        head_dim=config.head_dim,
+        norm_eps=config.norm_eps,
+        max_position_embeddings=config.max_position_embeddings,
+        qkv_bias=config.qkv_bias,
+        o_bias=config.o_bias,
+        mlp_bias=config.mlp_bias,
+        qk_norm=config.qk_norm,
+        tied=False,
+        dtype=config.dtype,
+        rope=config.rope,
+        sliding_windows=(None,) * config.num_layers,
+        wide_norms=config.wide_norms,
+        norm_offset=config.norm_offset,
+        attention_gate=config.attention_gate,
+        experts=config.experts,
+    )

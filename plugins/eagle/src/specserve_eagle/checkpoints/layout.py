@@ -28,6 +28,7 @@ LAYER_PARTS = {
     "up_proj": "mlp.up_proj",
     "down_proj": "mlp.down_proj",
 }
+"""What belongs to experts has its name within `mlp`."""
 MAPS = ("d2t", "t2d")
 """Tables of the draft vocabulary; their names have no suffix in any format."""
 DEEPSEEK_LAYER = re.compile(r"model\.layers\.(\d+)\.eh_proj\.weight")
@@ -71,6 +72,10 @@ class Layout(NamedTuple):
     optional_prefix: str = ""
     """Files exist with this prefix and without."""
 
+    def has_experts(self, names: frozenset[str]) -> bool:
+        """Whether the head's layer, whose family has experts, has them too. names: of the file's tensors."""
+        return names.isdisjoint(self.candidates("layers.0.gate_proj"))
+
     def candidates(self, canonical: str) -> tuple[str, ...]:
         """The names that the tensor may have in a file, the usual one first."""
         if canonical in MAPS:
@@ -85,9 +90,9 @@ class Layout(NamedTuple):
             return module, module.replace("fc_norm.", "fc_norms.")
         if not module.startswith("layers."):
             return self.modules.get(module, (module,))
-        _, index, part = module.split(".")
+        _, index, part = module.split(".", 2)
         prefix = self.first_layer if index == "0" else self.other_layers.format(index)
-        return (prefix + LAYER_PARTS[part],)
+        return (prefix + (LAYER_PARTS.get(part) or f"mlp.{part}"),)
 
 
 def layout_of(names: Iterable[str], kind: HeadKind) -> Layout | None:

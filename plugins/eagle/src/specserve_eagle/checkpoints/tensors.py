@@ -7,11 +7,16 @@ one that is not expected, are errors: either shows only as low acceptance where 
 from __future__ import annotations
 
 import re
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from specserve.api import ModelError
 from specserve.api.models import FLOATS, dense, expect
+from specserve.models.arrange import arrange
 from specserve.models.checkpoint import Checkpoint
+from specserve.models.families import family_named
+from specserve.models.tensor_names import CHOICE_BIAS, expert_maps, mlp_maps
+from specserve_eagle.checkpoints.head_config import decoder_config
 from specserve_eagle.checkpoints.layout import QWEN, TEXT, layout_of, target_prefix
 from specserve_eagle.checkpoints.stored import open_stored
 
@@ -21,11 +26,12 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.api.models import WeightSource
+    from specserve.api.models import StoredAs, WeightSource
     from specserve_eagle.checkpoints.head_config import HeadConfig
 
 BUFFERS = ("rotary_emb.inv_freq",)
 """What old exporters write beside the weights; it holds nothing new."""
+MLP = "mlp."
 MAP_TYPES = {"d2t": ("I64", "I32"), "t2d": ("BOOL", "U8")}
 TARGET_TENSOR = re.compile(r"model\.(?:embed_tokens|norm)\.weight|lm_head\.weight|model\.layers\.(\d+)\..+")
 
@@ -41,7 +47,7 @@ class HeadCheckpoint:
     """The tensors of one head, by canonical name; see `specserve_eagle.checkpoints.layout`.
 
     `candidates`: the names that a tensor may have in a file; `kind`: of the head, for errors; `is_others`: of names
-    that the file holds beside the head's.
+    that the file holds beside the head's; `stored_as`: see `specserve.api.models.ModelFamily.stored_as`.
     """
 
     def __init__(
@@ -51,8 +57,10 @@ class HeadCheckpoint:
         candidates: Callable[[str], tuple[str, ...]],
         kind: str,
         is_others: Callable[[str], bool] = lambda _: False,
+        stored_as: Mapping[str, StoredAs] = MappingProxyType({}),
     ) -> None:
         self.path, self._file = source.path, Checkpoint(source)
+        arrange(self._file, stored_as)
         self._found: dict[str, str] = {}
         for canonical, wanted in expected.items():
             self._find(canonical, wanted, candidates(canonical))
@@ -106,7 +114,20 @@ def open_head(path: Path, config: HeadConfig) -> HeadCheckpoint:
         layout.candidates,
         f"{config.kind} head",
         lambda name: prefix is not None and _is_targets(name, prefix, config),
+        _experts_stored_as(config, layout.first_layer),
     )
+
+
+def _experts_stored_as(config: HeadConfig, layer: str) -> dict[str, StoredAs]:
+    """What the family's checkpoints keep otherwise in a layer with experts. layer: how names of the head's begin."""
+    if config.experts is None:
+        return {}
+    numbers, first = decoder_config(config), "model.layers.0."
+    stored_as = family_named(config.family).stored_as(numbers)
+    return {
+        layer + ours.removeprefix(first): stored._replace(name=layer + stored.name.removeprefix(first))
+        for ours, stored in stored_as.items()
+    }
 
 
 def _is_targets(name: str, prefix: str, config: HeadConfig) -> bool:
@@ -146,7 +167,7 @@ def expected_tensors(config: HeadConfig) -> dict[str, Expected]:
 
 
 def _layer(config: HeadConfig, layer: int) -> dict[str, Expected]:
-    H, inner = config.hidden_size, config.intermediate_size
+    H = config.hidden_size
     q_size, kv_size = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
     with_gates = 2 * q_size if config.attention_gate else q_size
     inputs = 2 * H if config.kind == "eagle3" and layer == 0 else H
@@ -155,10 +176,7 @@ def _layer(config: HeadConfig, layer: int) -> dict[str, Expected]:
         "k_proj": (kv_size, inputs, config.qkv_bias),
         "v_proj": (kv_size, inputs, config.qkv_bias),
         "o_proj": (H, q_size, config.o_bias),
-        "gate_proj": (inner, H, config.mlp_bias),
-        "up_proj": (inner, H, config.mlp_bias),
-        "down_proj": (H, inner, config.mlp_bias),
-    }
+    } | _mlp(config)
     norms = {"post_attention_norm": H}
     if config.kind != "eagle" or layer > 0:
         norms["input_norm"] = H
@@ -167,5 +185,15 @@ def _layer(config: HeadConfig, layer: int) -> dict[str, Expected]:
     if config.qk_norm:
         norms |= {"q_norm": config.head_dim, "k_norm": config.head_dim}
     tensors = {name: Expected((size,)) for name, size in norms.items()}
+    if config.experts is not None and config.experts.choice_bias:
+        tensors[CHOICE_BIAS.removeprefix(MLP)] = Expected((config.experts.count,))
     tensors |= {name: Expected((rows, columns)) for name, (rows, columns, _) in linears.items()}
     return tensors | {f"{name}.bias": Expected((rows,)) for name, (rows, _, biased) in linears.items() if biased}
+
+
+def _mlp(config: HeadConfig) -> dict[str, tuple[int, int, bool]]:
+    if config.experts is None:
+        maps = mlp_maps("mlp", config.hidden_size, config.intermediate_size, config.mlp_bias)
+    else:
+        maps = expert_maps(decoder_config(config))
+    return {name.removeprefix(MLP): shape for name, shape in maps.items()}

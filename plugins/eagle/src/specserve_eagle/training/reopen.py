@@ -88,6 +88,7 @@ def refuse_other_arithmetic(config: HeadConfig, checkpoint: HeadCheckpoint, targ
         "biases": biased or fc_biased,
         "norms of queries and keys": config.qk_norm,
         "more than one layer": config.num_layers != 1,
+        "experts": config.experts is not None,
         "norm_before_residual": config.norm_before_residual,
         "norms of the target's hidden states": config.target_norms is not None,
         "a norm of the hidden state that it feeds back": config.norm_output,
