@@ -8,13 +8,15 @@ import pytest
 import torch
 from uno_engines import mixed_requests, uno_engine
 
+from draft_adapters import BLOCK
 from specserve.engine.target_pass import check_target
 from specserve.errors import ConfigError, PluginError
+from specserve.faults import BadAnswerError
 from specserve.kv.slots import slots_of
 from specserve.models.part import ModelPart
 from specserve.protocols import Drafter, DrafterNeeds, GuessedRows
 from specserve_workbench.testing.engines import make_engine, plain_run, run_requests
-from specserve_workbench.testing.requests import toy_request
+from specserve_workbench.testing.requests import TOY_VOCAB, toy_request
 from specserve_workbench.testing.toy import write_checkpoint
 
 
@@ -114,13 +116,48 @@ def test_recurrent_layers_are_refused_by_the_drafters_name(tmp_path):
         make_engine(target, Guessing())
 
 
-def test_blocks_of_guesses_are_within_the_memory(uno_target, draft_adapter):
-    whole = uno_engine(uno_target, draft_adapter, kv_memory="1M", max_num_seqs=8, block_size=16).parts.cache
-    plain = make_engine(uno_target, kv_memory="1M", max_num_seqs=8, block_size=16).engine.parts.cache
-    assert whole.data.nbytes <= 2**20
-    assert plain.num_blocks - whole.num_blocks == 8, "six rows fit into one block of each request"
+def cache_of(target, adapter=None, **options):
+    options = {"max_num_seqs": 8, "block_size": 1, "kv_memory": "1M"} | options
+    if adapter is None:
+        return make_engine(target, **options).engine.parts.cache
+    return uno_engine(target, adapter, **options).parts.cache
+
+
+def num_scratch(cache):
+    return len(cache.blocks[0][0]) - cache.num_blocks
+
+
+def test_blocks_and_logits_of_guesses_are_within_the_memory(uno_target, draft_adapter):
+    plain, whole = cache_of(uno_target), cache_of(uno_target, draft_adapter)
+    logits = 8 * BLOCK * TOY_VOCAB * 4
+    assert num_scratch(whole) == 8 * BLOCK
+    assert whole.data.nbytes + logits <= 2**20
+    per_block = plain.data.nbytes // plain.num_blocks
+    assert plain.num_blocks - whole.num_blocks == 8 * BLOCK + -(-logits // per_block)
     with pytest.raises(ConfigError, match=r"at least two blocks of \d+ bytes, and \d+ bytes for draft tokens"):
-        uno_engine(uno_target, draft_adapter, kv_memory="100K", max_num_seqs=64)
+        cache_of(uno_target, draft_adapter, kv_memory="100K", max_num_seqs=64)
+
+
+def test_memory_is_for_no_more_draft_tokens_than_the_engine_takes(uno_target, draft_adapter):
+    assert num_scratch(cache_of(uno_target, draft_adapter, max_draft_tokens=2)) == 8 * 2
+    assert num_scratch(cache_of(uno_target, draft_adapter, max_draft_tokens=BLOCK + 9)) == 8 * BLOCK
+    none = cache_of(uno_target, draft_adapter, max_draft_tokens=0)
+    assert (num_scratch(none), none.num_blocks) == (0, cache_of(uno_target).num_blocks)
+
+
+def test_memory_is_for_a_pass_of_no_more_rows_than_a_step_has(uno_target, draft_adapter):
+    assert num_scratch(cache_of(uno_target, draft_adapter, max_num_batched_tokens=5 * BLOCK - 1)) == 4 * BLOCK
+    assert num_scratch(cache_of(uno_target, draft_adapter, max_num_batched_tokens=BLOCK - 1)) == BLOCK
+
+
+@pytest.mark.parametrize(("requests", "guesses"), [(1, 9), (9, 0)])
+def test_a_larger_pass_than_there_is_memory_for_is_refused(uno_target, requests, guesses):
+    drafter = Guessing()
+    make_engine(uno_target, drafter, max_num_seqs=8)
+    request = toy_request("r", (1, 2))
+    with pytest.raises(BadAnswerError, match="a larger pass of the target than it may") as raised:
+        drafter.target.logits([GuessedRows(request, range(1, 1 + guesses))] * requests)
+    assert f"got {requests} requests with up to {1 + guesses} rows each; allowed are 8 " in raised.value.detail
 
 
 @pytest.mark.parametrize(("rows", "said"), [("9", "must be a int"), (-1, "must be at least 0; got -1")])

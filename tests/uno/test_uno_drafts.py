@@ -97,6 +97,23 @@ def test_a_draft_depends_on_its_request_alone(uno_target, draft_adapter):
     assert len(alone.drafts) > 60
 
 
+def test_many_requests_are_drafted_in_several_passes(uno_target, draft_adapter):
+    """Each has no more rows than a step may have."""
+    requests = mixed_requests(16)
+    engine = uno_engine(uno_target, draft_adapter, planner=(few := Witness()), max_num_batched_tokens=3 * BLOCK)
+    (guard,) = engine.drafting.guards
+    target, rows = guard.drafter.target, []
+    compute = target.runner.forward
+    target.runner.forward = lambda batch: rows.append(batch.num_rows) or compute(batch)
+    assert not run_requests(engine, requests).metrics.drafter_faults
+    assert max(rows) == 3 * BLOCK
+    run_requests(uno_engine(uno_target, draft_adapter, planner=(together := Witness())), requests)
+    both = few.drafts.keys() & together.drafts.keys()
+    pairs = [(few.drafts[key], together.drafts[key]) for key in both]
+    assert len(pairs) > 60
+    assert all(a[: len(b)] == b[: len(a)] for a, b in pairs), "the step's budget cuts some"
+
+
 @pytest.mark.usefixtures("each_kernel_set")
 def test_a_sampled_request_is_drafted_with_the_noise_of_its_verification(uno_target, draft_adapter):
     """Where that is almost all that decides, almost all drafts are right."""

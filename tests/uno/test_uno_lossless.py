@@ -6,9 +6,9 @@ import pytest
 from uno_engines import mixed_requests, uno_engine
 
 from covering import covering
-from draft_adapters import write_draft_adapter
+from draft_adapters import BLOCK, write_draft_adapter
 from specserve_workbench.testing.engines import accepted, plain_run, run, run_requests
-from specserve_workbench.testing.requests import toy_request
+from specserve_workbench.testing.requests import TOY_VOCAB, toy_request
 from specserve_workbench.testing.toy import write_checkpoint
 
 
@@ -33,9 +33,11 @@ def test_drafts_change_nothing(uno_target, draft_adapter, batch_size, dtype):
 
 def memory_for(num_blocks, target, adapter, **options):
     """The kv_memory of an engine with `num_blocks` blocks for requests."""
-    cache = uno_engine(target, adapter, **options).parts.cache
+    engine = uno_engine(target, adapter, **options)
+    cache, (guard,) = engine.parts.cache, engine.drafting.guards
     per_block = cache.blocks[0][0].nbytes * 2 * len(cache.blocks) // len(cache.blocks[0][0])
-    return str((num_blocks + len(cache.blocks[0][0]) - cache.num_blocks) * per_block)
+    most_rows = guard.drafter.target.max_requests * BLOCK
+    return str((num_blocks + len(cache.blocks[0][0]) - cache.num_blocks) * per_block + 4 * TOY_VOCAB * most_rows)
 
 
 @pytest.mark.parametrize(("block_size", "num_blocks"), [(1, 260), (16, 26)])

@@ -17,9 +17,9 @@ from specserve_workbench.testing.toy import write_checkpoint
 from toy_adapters import write_adapter
 
 
-def test_without_an_adapter_the_error_says_which_option(uno_target):
+def test_without_an_adapter_the_error_says_which_option_before_the_model_is_loaded(tmp_path):
     with pytest.raises(ConfigError, match=r"uno\.adapter is not set: .* --set uno\.adapter=PATH"):
-        make_engine(uno_target, plugins=("uno",))
+        make_engine(tmp_path / "no model either", plugins=("uno",))
 
 
 def test_a_path_without_an_adapter_is_told_before_the_model_is_loaded(tmp_path):

@@ -22,7 +22,7 @@ from specserve.engine.resolve_config import find_device, resolve_config
 from specserve.engine.roles import OwnedKernels, make_drafters, make_kernels
 from specserve.engine.size_cache import CacheShape, make_cache
 from specserve.engine.size_states import make_states
-from specserve.engine.target_pass import check_target, scratch_blocks
+from specserve.engine.target_pass import PassSize, check_target
 from specserve.load_progress import ASSEMBLING, DOWNLOADING, PACKING, READING
 from specserve.memory import keep_freed_memory, return_freed_memory
 from specserve.models.library import library_of
@@ -118,7 +118,7 @@ def load_rest(
     layered = find_layered(config, host, drafters)
     shape = CacheShape.of(attention.spec, model.dtype, model.token_widths)
     check_target(model, drafters)
-    of_drafts = draft_bytes(config, model, layered)._replace(target_blocks=scratch_blocks(config, drafters))
+    of_drafts = PassSize.of(config, drafters).added_to(draft_bytes(config, model, layered), model.vocab_size)
     cache = make_cache(config, model, shape, of_drafts)
     model.token_states = cache.token_states
     states = make_states(config, model, drafts=bool(drafters))

@@ -46,10 +46,12 @@ class CacheShape(NamedTuple):
 
 
 class DraftBytes(NamedTuple):
-    """What drafts take of the cache's memory: layers of draft models in bytes, and blocks of the target's layers."""
+    """What drafts take of the cache's memory, and blocks of the target's layers."""
 
     per_block: int
+    """Bytes of draft models' layers for each block of requests."""
     fixed: int
+    """Bytes of draft models' layers for draft tokens, and of the logits that the target gives drafters."""
     target_blocks: int = 0
     """For draft tokens that drafters compute with the target."""
 

@@ -7,13 +7,15 @@ of their own: what the step gave, logits and hidden states, stays.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
+import torch
 
 from specserve.batch.lora_plan import LoraPlan, Segment
 from specserve.batch.span import Span
 from specserve.errors import ConfigError
+from specserve.faults import BadAnswerError
 from specserve.inference import inference
 from specserve.kv.slots import num_blocks_for
 from specserve.models.part import WHOLE_MODEL
@@ -29,25 +31,33 @@ if TYPE_CHECKING:
     from specserve.batch.batch import Batch
     from specserve.batch.builder import BatchBuilder
     from specserve.config import EngineConfig
+    from specserve.engine.size_cache import DraftBytes
     from specserve.kv.cache import KVCache
     from specserve.models.runner import StepParts
     from specserve.models.served_model import ServedModel
     from specserve.protocols import DraftAdapter, Drafter, GuessedRows
 
 
-def most_target_rows(drafters: Sequence[Drafter]) -> int:
-    """Rows of a request in a pass at most; 0 where no drafter computes with the target."""
-    return max((drafter.needs.target_rows for drafter in drafters), default=0)
+class PassSize(NamedTuple):
+    """Of the largest pass. Drafters compute one after the other, and share its memory."""
 
+    requests: int
+    rows: int
+    """Of each request; 0 where no drafter computes with the target."""
+    blocks: int
+    """Scratch blocks of each request."""
 
-def blocks_of_request(config: EngineConfig, drafters: Sequence[Drafter]) -> int:
-    """Scratch blocks for the rows of one request."""
-    return num_blocks_for(most_target_rows(drafters), config.block_size)
+    @classmethod
+    def of(cls, config: EngineConfig, drafters: Sequence[Drafter]) -> PassSize:
+        """With no more rows than a step has."""
+        rows = max((drafter.needs.target_rows for drafter in drafters), default=0)
+        requests = min(config.max_num_seqs, max(1, config.max_num_batched_tokens // max(1, rows)))
+        return cls(requests, rows, num_blocks_for(rows, config.block_size))
 
-
-def scratch_blocks(config: EngineConfig, drafters: Sequence[Drafter]) -> int:
-    """For all requests of a pass. Drafters compute one after the other, and share them."""
-    return config.max_num_seqs * blocks_of_request(config, drafters)
+    def added_to(self, taken: DraftBytes, vocab_size: int) -> DraftBytes:
+        """What drafts take of the cache's memory, with the logits and blocks of a pass."""
+        logits = self.requests * self.rows * vocab_size * torch.float32.itemsize
+        return taken._replace(fixed=taken.fixed + logits, target_blocks=self.requests * self.blocks)
 
 
 def check_target(model: ServedModel, drafters: Sequence[Drafter]) -> None:
@@ -73,35 +83,45 @@ def connect_target(
     """Give a pass to each drafter that asks for one."""
     asking = [drafter for drafter in drafters if drafter.needs.target_rows]
     if asking:
-        target = EngineTargetPass(step, builder, cache.num_blocks, blocks_of_request(config, asking))
+        target = EngineTargetPass(step, builder, cache.num_blocks, PassSize.of(config, asking))
         for drafter in asking:
             drafter.connect_target(target)
 
 
 class EngineTargetPass(TargetPass):
-    """`first_scratch`: the first block that belongs to no request; `num_scratch`: how many from there on each request
-    of a pass has."""
+    """`first_scratch`: the first block that belongs to no request."""
 
-    def __init__(self, step: StepParts, builder: BatchBuilder, first_scratch: int, num_scratch: int) -> None:
+    def __init__(self, step: StepParts, builder: BatchBuilder, first_scratch: int, size: PassSize) -> None:
         self.runner = Runner(step._replace(hidden_layers=()))
         self.builder, self.sampler = builder, step.kernels.sampler
-        self.first_scratch, self.num_scratch = first_scratch, num_scratch
+        self.first_scratch, self.size, self.max_requests = first_scratch, size, size.requests
 
     @inference
     def logits(self, rows: Sequence[GuessedRows], adapter: DraftAdapter | None = None) -> Tensor:
+        self.check(rows)
         spans = [self.span(each, place) for place, each in enumerate(rows)]
         batch = self.builder.build(spans, [each.request.tokens for each in rows])
         if adapter is not None:
             batch = msgspec.structs.replace(batch, lora=with_draft_adapter(batch, adapter))
         return self.runner.forward(batch).logits
 
+    def check(self, rows: Sequence[GuessedRows]) -> None:
+        """Raises BadAnswerError for more than there are blocks for."""
+        most = max((1 + len(each.guesses) for each in rows), default=0)
+        if most > self.size.rows or len(rows) > self.size.requests:
+            raise BadAnswerError(
+                "asked for a larger pass of the target than it may",
+                f"got {len(rows)} requests with up to {most} rows each; allowed are {self.size.requests} "
+                f"(max_requests) with {self.size.rows} (needs.target_rows)",
+            )
+
     def span(self, rows: GuessedRows, place: int) -> Span:
         """As a step that verifies the guesses."""
-        request, first = rows.request, self.first_scratch + place * self.num_scratch
+        request, first = rows.request, self.first_scratch + place * self.size.blocks
         draft, count = Draft(tokens=tuple(rows.guesses)), len(rows.guesses)
         return Span(
             request.id, len(request.tokens) - 1, 1 + count, count, 1 + count,
-            [*request.blocks, *range(first, first + self.num_scratch)],
+            [*request.blocks, *range(first, first + self.size.blocks)],
             request.prompt_len, request.adapter, draft=draft if count else None,
         )  # fmt: skip
 

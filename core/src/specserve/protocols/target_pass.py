@@ -37,6 +37,8 @@ class TargetPass(ABC):
     """The target with the weights, kernels, attention and cache that serve requests."""
 
     sampler: Sampler
+    max_requests: int
+    """Of a pass, so that it has no more rows than a step: more requests are computed in several passes."""
 
     @abstractmethod
     def logits(self, rows: Sequence[GuessedRows], adapter: DraftAdapter | None = None) -> Tensor:

@@ -1,6 +1,6 @@
 """Whether the model and a KV cache fit into memory, by the engine's own rules, without loading anything.
 
-Draft models are left out: only their plugins know their sizes.
+What drafters take, such as draft models, is left out: only their plugins know it.
 """
 
 from __future__ import annotations

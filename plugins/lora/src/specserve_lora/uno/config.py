@@ -38,6 +38,10 @@ class UnoConfig(msgspec.Struct, frozen=True):
     """Random tokens are from 1 to below this number."""
     draft_tokens: int
 
+    def within(self, limit: int) -> UnoConfig:
+        """Where the engine has drafts of `limit` tokens at most."""
+        return msgspec.structs.replace(self, draft_tokens=min(self.draft_tokens, limit))
+
 
 def read_uno_config(directory: AdapterDir, options: UnoOptions, vocab_size: int) -> UnoConfig:
     """Options count before the file. Raises ConfigError; that the file is JSON of an adapter is known."""

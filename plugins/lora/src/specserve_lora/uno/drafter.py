@@ -37,9 +37,11 @@ class UnoDrafter(Drafter):
         requests = [span.request for span in batch.spans]
         counts = [self.num_wanted(request, limit) for request, limit in zip(requests, limits, strict=True)]
         drafting = [i for i, count in enumerate(counts) if count > 0]
-        if drafting:
-            chains = self.chains([requests[i] for i in drafting], [counts[i] for i in drafting])
-            for i, chain in zip(drafting, chains, strict=True):
+        assert self.target is not None
+        most = self.target.max_requests
+        for part in (drafting[begin : begin + most] for begin in range(0, len(drafting), most)):
+            chains = self.chains([requests[i] for i in part], [counts[i] for i in part])
+            for i, chain in zip(part, chains, strict=True):
                 drafts[i] = chain_of(chain, self.name)
         return drafts
 

@@ -29,8 +29,13 @@ class UnoOptions(msgspec.Struct, frozen=True, kw_only=True):
     `mask_token_id`, else the vocabulary's size."""
 
     def __post_init__(self) -> None:
-        if self.adapter is not None:
-            directory_of(self.adapter)  # a wrong path is told before the model is loaded
+        """What is wrong with the adapter's path is told before the model is loaded."""
+        if self.adapter is None:
+            raise ConfigError(
+                "uno.adapter is not set: which draft adapter? Pass --set uno.adapter=PATH, a directory that PEFT's "
+                "save_pretrained wrote."
+            )
+        directory_of(self.adapter)
 
 
 def directory_of(path: str) -> AdapterDir:

@@ -14,7 +14,7 @@ from specserve_lora.uno.drafter import UnoDrafter
 from specserve_lora.uno.options import UnoOptions, directory_of
 
 if TYPE_CHECKING:
-    from specserve.api import AdaptableModel
+    from specserve.api import AdaptableModel, EngineConfig
 
 MAX_RANK = 256
 
@@ -29,12 +29,8 @@ class UnoPlugin:
         return UnoOptions
 
     @hookimpl
-    def adapt_model(self, model: AdaptableModel, options: UnoOptions) -> None:
-        if options.adapter is None:
-            raise ConfigError(
-                "uno.adapter is not set: which draft adapter? Pass --set uno.adapter=PATH, a directory that PEFT's "
-                "save_pretrained wrote."
-            )
+    def adapt_model(self, model: AdaptableModel, config: EngineConfig, options: UnoOptions) -> None:
+        assert options.adapter is not None, "the options refuse that"
         directory = directory_of(options.adapter)
         weight = next(iter(model.projections.values())).weight
         reader = AdapterReader(
@@ -42,11 +38,12 @@ class UnoPlugin:
         )
         try:
             adapter = reader.read(directory)
-            config = read_uno_config(directory, options, model.vocab_size)
+            stated = read_uno_config(directory, options, model.vocab_size)
         except RequestError as error:
             raise ConfigError(f"uno.adapter: {error}") from None
         add_deltas(model)
-        self.drafter = UnoDrafter(DraftAdapter(model.pack_adapter(adapter.weights), adapter.rank), config)
+        packed = DraftAdapter(model.pack_adapter(adapter.weights), adapter.rank)
+        self.drafter = UnoDrafter(packed, stated.within(config.max_draft_tokens))
 
     @hookimpl
     def make_drafter(self) -> UnoDrafter:
