@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from toy_block_heads import write_block_head
 from toy_heads import SIZES, write_head
+from toy_parallel_heads import write_parallel_head
 
 from specserve.kv.slots import slots_of
 from specserve.protocols import DraftPass
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 TREE_KINDS = ("standalone", "eagle", "eagle3", "mtp")
 """Those that draft trees, too."""
-KINDS = (*TREE_KINDS, "dspark")
+KINDS = (*TREE_KINDS, "dspark", "peagle")
 FORMS: dict[str, tuple[str, dict[str, Any]]] = {
     "eagle": ("eagle", {}),
     "eagle3": ("specforge", {"eagle_aux_hidden_state_layer_ids": [0, 1, 2]}),
@@ -48,6 +49,8 @@ def write_draft(path: Path, kind: str, target: Path, **changes: Any) -> Path:
         return target
     if kind == "dspark":
         return write_block_head(path, kind, **changes)
+    if kind == "peagle":
+        return write_parallel_head(path, **changes)
     form, keys = FORMS[kind]
     return write_head(path, form, **(keys | changes))
 

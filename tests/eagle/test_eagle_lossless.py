@@ -67,6 +67,8 @@ def assert_drafts_change_nothing(target, draft, settings, batch_size, dtype):
     ("mtp", CHAINS, 8, "float16"),
     ("dspark", CHAINS, 8, "float32"),
     ("dspark", CHAINS, 32, "bfloat16"),
+    ("peagle", CHAINS, 8, "bfloat16"),
+    ("peagle", {"steps": 6}, 32, "float32"),
 ])  # fmt: skip
 def test_drafts_change_nothing(target, drafts, case):
     kind, *options = case
@@ -74,7 +76,7 @@ def test_drafts_change_nothing(target, drafts, case):
 
 
 @pytest.mark.usefixtures("each_kernel_set")
-@pytest.mark.parametrize(("kind", "topk"), [("standalone", 1), ("eagle3", 1), ("mtp", 4)])
+@pytest.mark.parametrize(("kind", "topk"), [("standalone", 1), ("eagle3", 1), ("mtp", 4), ("peagle", 1)])
 def test_the_products_own_planner_and_depth_change_nothing(target, drafts, kind, topk):
     requests = mixed_requests(12, seed=2)
     engine = make_engine(target, **eagle_options(drafts[kind], topk=topk)).engine
@@ -121,7 +123,7 @@ def assert_lossless_when_tight(target, draft, options, **others):
     assert not engine.metrics.drafter_faults
 
 
-@pytest.mark.parametrize("kind", ["eagle3", "dspark"])
+@pytest.mark.parametrize("kind", ["eagle3", "dspark", "peagle"])
 @pytest.mark.parametrize("options", TIGHT, ids=lambda o: ",".join(f"{k}={v}" for k, v in o.items()))
 def test_drafts_change_nothing_when_everything_else_is_tight(target, drafts, kind, options):
     assert_lossless_when_tight(target, drafts[kind], options, default_plugins=True)
@@ -140,7 +142,7 @@ def test_no_drafts_change_anything_when_tight(target, drafts, kind, settings, op
 
 
 @pytest.mark.usefixtures("each_kernel_set")
-@pytest.mark.parametrize("kind", ["standalone", "eagle3", "dspark"])
+@pytest.mark.parametrize("kind", ["standalone", "eagle3", "dspark", "peagle"])
 def test_limits_that_come_and_go_change_nothing(target, drafts, kind):
     requests = mixed_requests(12)
     plain = run(target, requests)
@@ -152,7 +154,7 @@ def test_limits_that_come_and_go_change_nothing(target, drafts, kind):
 
 
 @pytest.mark.usefixtures("each_kernel_set")
-@pytest.mark.parametrize("kind", ["standalone", "mtp", "dspark"])
+@pytest.mark.parametrize("kind", ["standalone", "mtp", "dspark", "peagle"])
 def test_those_that_stay_notice_nothing_of_those_that_are_aborted(target, drafts, kind):
     requests = mixed_requests(16)
     plain = run(target, requests).tokens()
@@ -223,6 +225,7 @@ def assert_lossless_beside(target, draft, plugins, adapters, **options):
 @pytest.mark.parametrize(("kind", "beside", "native"), [
     ("eagle3", "lora", True), ("eagle3", "lora", False), ("eagle3", "hybrid_attn", True), ("eagle3", "ngram", True),
     ("eagle3", "ngram", False), ("eagle3", "all", True), ("dspark", "all", True), ("dspark", "lora", False),
+    ("peagle", "all", True), ("peagle", "ngram", False),
 ])  # fmt: skip
 def test_drafts_change_nothing_beside_other_plugins(target, drafts, adapters, kind, beside, native):
     assert_lossless_beside(target, drafts[kind], BESIDE[beside], adapters, default_plugins=native)

@@ -13,7 +13,7 @@ from specserve.models.read_config import read_config
 if TYPE_CHECKING:
     from pathlib import Path
 
-BLOCK_HEAD = "bytes_per_token.txt"
+SMALL_HEAD = "bytes_per_token.txt"
 """In its directory: what the KV cache has of a token at most, keys, values and a hidden state in float32."""
 HIDDEN, HEAD_DIM, HEADS, INNER, RANK, BLOCK = 32, 16, 2, 48, 8, 4
 
@@ -48,7 +48,7 @@ def write_block_head(target: Path, path: Path) -> Path:
         "confidence_head.proj": weight(1, HIDDEN + RANK),
     }
     path.mkdir(exist_ok=True)
-    (path / BLOCK_HEAD).write_text(str(4 * (2 * HEADS * HEAD_DIM + 2 * width)))
+    (path / SMALL_HEAD).write_text(str(4 * (2 * HEADS * HEAD_DIM + 2 * width)))
     save_file({f"{name}.weight": tensor for name, tensor in head.items()}, path / "model.safetensors")
     numbers = {
         "architectures": ["DSparkDraftModel"],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from fuzz.block_heads import BLOCK, BLOCK_HEAD
+from fuzz.block_heads import BLOCK, SMALL_HEAD
 from fuzz.parts.plugins import OWN_DRAFTERS, drafter_plugins, observer_plugin, planner_plugin, processor_plugin
 from fuzz.plans import changed
 from specserve.config import EngineConfig
@@ -55,7 +55,7 @@ class Files(NamedTuple):
     """By name; those that are known from the start."""
     corpus: Path | None
     head: Path | None = None
-    """A block head for the model."""
+    """A draft head for the model."""
 
 
 class PluginSetup(NamedTuple):
@@ -209,12 +209,12 @@ def build(model: ModelPlan, path: Path, setup: PluginSetup, *, num_blocks: int, 
 
 def draft_bytes(setup: PluginSetup, num_blocks: int, bytes_per_block: int, fields: Mapping[str, Any]) -> int:
     """What eagle takes of the KV memory beside `num_blocks` blocks: as much again, and blocks for draft tokens; with a
-    block head at most what that has."""
+    head of its own at most what that has."""
     if "eagle" not in setup.names:
         return 0
     rows = EagleOptions(**setup.options["eagle"]).max_rows
-    if (file := Path(setup.options["eagle"]["model"]) / BLOCK_HEAD).exists():
-        rows, bytes_per_block = BLOCK + 1, max(bytes_per_block, int(file.read_text()) * fields["block_size"])
+    if (file := Path(setup.options["eagle"]["model"]) / SMALL_HEAD).exists():
+        rows, bytes_per_block = max(rows, BLOCK + 1), max(bytes_per_block, int(file.read_text()) * fields["block_size"])
     return (num_blocks + fields["max_num_seqs"] * num_blocks_for(rows, fields["block_size"])) * bytes_per_block
 
 

@@ -101,7 +101,8 @@ SHARES: dict[float, tuple[str, ...]] = {
             "ended by error",
         ),
         "compared with transformers",
-        "drafter eagle, a block head",
+        "drafter eagle, a dspark head",
+        "drafter eagle, a peagle head",
         *(f"instruction set {name}" for name in INSTRUCTION_SETS),
     ),
     0.004: (

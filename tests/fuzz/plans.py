@@ -58,8 +58,8 @@ class EnginePlan(msgspec.Struct, frozen=True, kw_only=True):
     """Of ngram, repeat (plugins), oracle, noisy and evil (the fuzzer's own)."""
     ngram: dict[str, Any] = {}
     eagle: dict[str, Any] = {}
-    block_head: bool = False
-    """eagle drafts with a random block head, not with the target itself."""
+    head: Literal["", "dspark", "peagle"] = ""
+    """eagle drafts with a random head of this kind, not with the target itself."""
     grammar: bool = False
     """Some requests have a structured output."""
     corpus: bool = False

@@ -54,8 +54,8 @@ def model_kinds(model: ModelPlan) -> Iterator[str]:
 def engine_kinds(plan: EnginePlan) -> Iterator[str]:
     yield from (f"kernels {plan.kernels}", f"front {plan.front}", f"drafters {len(plan.drafters)}")
     yield from (f"drafter {name}" for name in plan.drafters)
-    if plan.block_head:
-        yield "drafter eagle, a block head"
+    if plan.head:
+        yield f"drafter eagle, a {plan.head} head"
     if plan.drafters:
         yield f"planner {plan.planner}"
     if plan.processor:

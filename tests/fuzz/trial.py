@@ -23,6 +23,7 @@ from fuzz.fronts.stepping import Stepping
 from fuzz.fronts.streaming import Streaming
 from fuzz.judge import judge
 from fuzz.live_adapters import LiveAdapters
+from fuzz.parallel_heads import write_parallel_head
 from fuzz.parity import compare_with_transformers
 from fuzz.parts.plugins import OWN_DRAFTERS, make_drafter, make_processor
 from fuzz.plans import changed
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from fuzz.plans import Plan, RequestPlan
 
 LIMIT_SECONDS = 240
+HEADS = {"dspark": write_block_head, "peagle": write_parallel_head}
 
 
 class Outcome(NamedTuple):
@@ -120,7 +122,8 @@ class Trial:
         first = {name: path for (name, version), path in self.adapter_paths.items() if version == 0}
         wants_corpus = self.plan.engine.corpus and "ngram" in self.plan.engine.drafters
         corpus = write_corpus(self.folder / "corpus.txt", self.plan.engine.seed) if wants_corpus else None
-        head = write_block_head(model, self.folder / "head") if self.plan.engine.block_head else None
+        kind = self.plan.engine.head
+        head = HEADS[kind](model, self.folder / "head") if kind else None
         self.files = Files(model, first, corpus, head)
 
     def build(self) -> None:

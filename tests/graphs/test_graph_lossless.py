@@ -79,7 +79,8 @@ def test_with_adapters(target, adapters, beside):
 
 
 @pytest.mark.parametrize(
-    ("kind", "settings"), [("standalone", {}), ("eagle", {"topk": 3}), ("eagle3", {"topk": 2}), ("mtp", {})]
+    ("kind", "settings"),
+    [("standalone", {}), ("eagle", {"topk": 3}), ("eagle3", {"topk": 2}), ("mtp", {}), ("peagle", {})],
 )
 def test_with_each_head(target, drafts, kind, settings):
     chosen = eagle_options(drafts[kind], steps=3, **settings)
@@ -95,11 +96,11 @@ def test_with_each_head(target, drafts, kind, settings):
     assert runs["full"].metrics.num_accepted_tokens > 10
 
 
-@covering(kind=TREE_KINDS, attention=["sdpa", "cpu_paged"])
+@covering(kind=(*TREE_KINDS, "peagle"), attention=["sdpa", "cpu_paged"])
 def test_passes_of_draft_models_have_graphs_of_their_own(target, drafts, kind, attention, monkeypatch):
     """Piece by piece: a kernel set that computes a pass in one call leaves nothing to record, and that is counted."""
     monkeypatch.setattr(CpuKernels, "fuse_draft", lambda *_: None)
-    chosen = eagle_options(drafts[kind], steps=3, topk=2)
+    chosen = eagle_options(drafts[kind], steps=3, topk=2 if kind in TREE_KINDS else 1)
     chosen["plugins"] += () if attention == "sdpa" else ("cpu",)
     uses = {}
 

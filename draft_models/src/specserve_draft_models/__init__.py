@@ -4,8 +4,8 @@
 makes batches of draft tokens behind them (`DraftRows`).
 """
 
-from specserve_draft_models.passes import DraftRows, Feed
+from specserve_draft_models.passes import DraftRows, Feed, Masks
 from specserve_draft_models.runtime import DraftModelRuntime
 from specserve_draft_models.sequences import FedSequence
 
-__all__ = ["DraftModelRuntime", "DraftRows", "FedSequence", "Feed"]
+__all__ = ["DraftModelRuntime", "DraftRows", "FedSequence", "Feed", "Masks"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from specserve.batch.span import Span
 from specserve.types import Draft
 
@@ -21,6 +23,16 @@ def draft_span(rows: DraftRows) -> Span:
         return span_of(sequence, num_tokens + rows.first, count, count, draft=draft)
     draft = Draft(tokens=rows.tokens, parents=rows.parents)
     return span_of(sequence, num_tokens, count, count, draft=draft, first_node=rows.first)
+
+
+def with_masks(span: Span, token: int, count: int) -> Span:
+    """The span of committed tokens with masks behind them, all scored; each row sees those before it."""
+    if not count:
+        return span
+    draft = Draft(tokens=(token,) * count)
+    return msgspec.structs.replace(
+        span, length=span.length + count, drafted=count, scored=span.scored + count, draft=draft
+    )
 
 
 def span_of(

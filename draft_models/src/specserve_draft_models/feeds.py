@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from specserve.inference import inference
-from specserve_draft_models.draft_spans import span_of
+from specserve_draft_models.draft_spans import span_of, with_masks
 from specserve_draft_models.passes import Feed
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from specserve.batch.span import Span
     from specserve.protocols import DraftLayers, DraftResources
     from specserve_draft_models.draft_blocks import DraftBlocks
+    from specserve_draft_models.passes import Masks
     from specserve_draft_models.pending_hidden import PendingHidden, Piece
     from specserve_draft_models.sequences import FedSequence
 
@@ -37,7 +38,8 @@ class Reading(NamedTuple):
 
 
 class Feeds:
-    """`draft_blocks`: what is known of the blocks; `pending`: None where no hidden states are read."""
+    """`draft_blocks`: what is known of the blocks; `pending`: None where no hidden states are read; `masks`: None where
+    the draft model has none."""
 
     def __init__(
         self,
@@ -46,7 +48,9 @@ class Feeds:
         draft_blocks: DraftBlocks,
         pending: PendingHidden | None,
         builder: BatchBuilder,
+        masks: Masks | None = None,
     ) -> None:
+        self.masks = masks
         self.layers, self.draft_blocks, self.pending, self.builder = layers, draft_blocks, pending, builder
         self.block_size = resources.block_size
         self.first_scratch, self.num_scratch = resources.first_scratch, resources.scratch_blocks
@@ -57,11 +61,14 @@ class Feeds:
         """Positions below this were computed by the target, and are not beyond the draft layers."""
         return min(sequence.num_computed, self.layers.max_len)
 
-    def drafting(self, sequence: FedSequence, place: int) -> Reading:
-        """All that the request lacks, its last token included, whose slot may be in a scratch block."""
+    def drafting(self, sequence: FedSequence, place: int, num_masks: int) -> Reading:
+        """All that the request lacks, its last token included, whose slot may be in a scratch block; and masks behind
+        it."""
         begin, blocks = self.first_scratch + place * self.num_scratch, sequence.request.blocks
         sequence.table = [*blocks, *range(begin, begin + self.num_scratch)]
         span = span_of(sequence, sequence.num_fed, sequence.num_computed + 1 - sequence.num_fed, 1)
+        if self.masks is not None:
+            span = with_masks(span, self.masks.token, num_masks)
         return Reading(sequence, span, blocks, self.num_ready(sequence) // self.block_size)
 
     def idle(self, sequence: FedSequence, num_blocks: int | None = None) -> Reading:
@@ -96,7 +103,10 @@ class Feeds:
         keeping: list[int] = []
         for sequence, span, blocks, num_complete in readings:
             begin = sequence.num_fed - 1
-            fed += pending.pieces(sequence, begin, begin + span.length)
+            fed += pending.pieces(sequence, begin, begin + span.known)
+            if span.drafted:
+                assert self.masks is not None
+                fed.append(self.masks.hidden.expand(span.drafted, -1))
             for index in range(sequence.num_finalized, num_complete):
                 end = (index + 1) * self.block_size
                 kept += pending.pieces(sequence, end - 1, end)
@@ -114,7 +124,7 @@ class Feeds:
         """The pass was computed. What lies in a scratch block is fed again."""
         sequence, span, blocks, num_complete = reading
         if span.length:
-            sequence.num_fed = min(span.start + span.length, len(blocks) * self.block_size)
+            sequence.num_fed = min(span.start + span.known, len(blocks) * self.block_size)
         if sequence.long and self.pending is not None:
             self.pending.shorten(sequence, self.num_ready(sequence))
         for index in range(sequence.num_finalized, num_complete):

@@ -13,13 +13,23 @@ if TYPE_CHECKING:
     from specserve_draft_models.sequences import FedSequence
 
 
+class Masks(NamedTuple):
+    """What rows behind the last committed token read where a draft model proposes several tokens in one pass."""
+
+    token: int
+    hidden: Tensor
+    """[1, W], in place of the target's hidden state."""
+
+
 class Feed(NamedTuple):
     """A pass over committed tokens that the draft layers do not have yet."""
 
     batch: Batch
-    """Spans of committed tokens. Those that are drafted for come first, and their last rows are scored."""
+    """Spans of committed tokens. Those that are drafted for come first, and their last rows are scored, with the masks
+    behind them."""
     hidden: Tensor | None
-    """[R, W]: the target's hidden state of the position before each row's; None where none are read."""
+    """[R, W]: the target's hidden state of the position before each row's, of a mask its own; None where none are
+    read."""
     sequences: Sequence[FedSequence]
     """The sequence of each span."""
     drafting: Sequence[int]

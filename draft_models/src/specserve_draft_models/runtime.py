@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from specserve.protocols import DraftLayers, DraftPass, DraftResources
     from specserve.types import ForwardOutput, Verdict
     from specserve_draft_models.feeds import Reading
-    from specserve_draft_models.passes import DraftRows, Feed
+    from specserve_draft_models.passes import DraftRows, Feed, Masks
 
 MIN_PENDING, MAX_PENDING = 64, 512
 """As soon as `max_pending` positions of a request wait, its complete blocks are fed. It is within these."""
@@ -50,7 +50,7 @@ class DraftModelRuntime:
     where the pass raises, the same rows are in a later one.
     """
 
-    def __init__(self, layers: DraftLayers, resources: DraftResources) -> None:
+    def __init__(self, layers: DraftLayers, resources: DraftResources, masks: Masks | None = None) -> None:
         self.layers, self.resources, self.block_size = layers, resources, resources.block_size
         self.draft_blocks, self.builder = DraftBlocks(resources.states), BatchBuilder(self.block_size, resources.device)
         states = resources.states
@@ -62,7 +62,7 @@ class DraftModelRuntime:
         """None where no hidden states are read."""
         if states is not None:
             self.pending = PendingHidden(resources.hidden_layers, states[:0], length)
-        self.feeds = Feeds(layers, resources, self.draft_blocks, self.pending, self.builder)
+        self.feeds = Feeds(layers, resources, self.draft_blocks, self.pending, self.builder, masks)
         self.passes: DraftPass | None = None
         """Set by `draft_pass`; reads what waits for nobody's draft."""
         self.sequences: dict[str, FedSequence] = {}
@@ -104,10 +104,16 @@ class DraftModelRuntime:
     # --- committed tokens ---------------------------------------------------------------------------
 
     def collect(
-        self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
+        self,
+        batch: ScheduledBatch,
+        output: ForwardOutput,
+        verdict: Verdict,
+        limits: Sequence[int],
+        num_masks: Sequence[int] = (),
     ) -> Feed | None:
         """The committed tokens to compute in this step: all that the requests with a limit above 0 lack, and what
-        completes a block of others. None: nothing."""
+        completes a block of others. None: nothing. num_masks: of each span, the masks behind the last token of a
+        request that is drafted for."""
         if not any(limits) and not self.ended:
             if self.run is None or not self.run.goes_on(batch):
                 self.end_run()
@@ -116,7 +122,7 @@ class DraftModelRuntime:
                 self.run.add(batch, verdict, output.hidden)
                 return None
         self.end_run()
-        return self.feed(batch, output, verdict, limits)
+        return self.feed(batch, output, verdict, limits, num_masks or [0] * len(limits))
 
     @inference
     def begin_run(self, batch: ScheduledBatch) -> None:
@@ -137,7 +143,12 @@ class DraftModelRuntime:
 
     @inference
     def feed(
-        self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
+        self,
+        batch: ScheduledBatch,
+        output: ForwardOutput,
+        verdict: Verdict,
+        limits: Sequence[int],
+        num_masks: Sequence[int],
     ) -> Feed | None:
         if self.pending is not None:
             for ended in self.ended_before:
@@ -165,7 +176,7 @@ class DraftModelRuntime:
                 due = due or num_pending >= self.max_pending or request.id in self.ended
         if not drafting and not due:
             others = []
-        readings = [self.feeds.drafting(sequence, place) for place, (_, sequence) in enumerate(drafting)]
+        readings = [self.feeds.drafting(sequence, place, num_masks[i]) for place, (i, sequence) in enumerate(drafting)]
         readings += [self.feeds.idle(sequence) for sequence in others]
         self.ended_before = [*self.ended.values()]
         self.ended.clear()

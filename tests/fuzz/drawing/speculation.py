@@ -22,6 +22,8 @@ TOGETHER = (
 )
 THREE = (("noisy", "repeat", "ngram"), ("ngram", "oracle", "repeat"), ("eagle", "noisy", "ngram"))
 NO_DRAFT_MODELS = ("qwen3_5_moe_text",)
+HEADS = {3: "dspark", 5: "peagle"}
+"""Kinds of heads of their own, for chains of so many steps."""
 OWN = ("oracle", "noisy", "evil")
 """The fuzzer's drafters: they are told what each request will say."""
 
@@ -38,7 +40,8 @@ def draw_speculation(rng: random.Random, model: ModelPlan) -> dict[str, Any]:
         "ngram": draw_ngram(rng) if "ngram" in drafters else {},
         "eagle": draw_eagle(rng) if "eagle" in drafters else {},
     }
-    fields["block_head"] = fields["eagle"].get("topk") == 1 and fields["eagle"]["steps"] == 3
+    if fields["eagle"].get("topk") == 1:
+        fields["head"] = HEADS.get(fields["eagle"]["steps"], "")
     if set(OWN) & set(drafters) and not model.is_demo and rng.random() < 0.4:
         layers = model.config["num_hidden_layers"]
         wanted = rng.sample(range(-1, layers + 1), rng.randint(1, layers + 1))

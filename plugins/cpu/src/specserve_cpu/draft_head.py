@@ -113,10 +113,10 @@ class FusedDraftPass(DraftPass):
 
 
 def add_last_rows(plan: _native.AttentionPlan, batch: Batch) -> None:
-    """The scored rows of a pass over committed tokens: the last of each span that is drafted for."""
+    """The scored rows of a pass over committed tokens: the last ones of each span that is drafted for."""
     for span in batch.spans:
         if span.scored:
-            plan.add(span.start + span.length - 1, 1, 1, span.blocks, ())
+            plan.add(span.start + span.length - span.scored, span.scored, span.scored, span.blocks, ())
 
 
 def fuse_draft(

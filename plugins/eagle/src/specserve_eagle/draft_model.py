@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from specserve.api import DraftLayers
     from specserve.api.models import DraftHead
+    from specserve_draft_models import Masks
 
 
 class Lookahead(NamedTuple):
@@ -24,3 +25,7 @@ class DraftModel(NamedTuple):
     layers: DraftLayers
     hidden_layers: tuple[int, ...]
     """Layers of the target whose outputs it reads."""
+    masks: Masks | None = None
+    """Of a P-EAGLE head, which proposes all tokens in one pass."""
+    tokens_per_pass: int = 1
+    """Draft tokens that it was trained to propose in a pass."""

@@ -15,6 +15,8 @@ from specserve_eagle.checkpoints.stored import open_stored
 from specserve_eagle.draft_model import Lookahead
 from specserve_eagle.drafter import EagleDrafter
 from specserve_eagle.load_head import load_head
+from specserve_eagle.options import AUTO
+from specserve_eagle.parallel import ParallelDrafter
 from specserve_eagle.standalone import load_standalone
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ def load_drafter(config: EngineConfig, options: EagleOptions, target: ServedMode
 
 def drafter_at(
     path: Path, config: EngineConfig, options: EagleOptions, target: ServedModel
-) -> EagleDrafter | BlockDrafter:
+) -> EagleDrafter | BlockDrafter | ParallelDrafter:
     lookahead = Lookahead(options.max_rows, options.topk > 1)
     if kind_of(path) == "standalone":
         if path == locate_model(config.model):
@@ -54,12 +56,20 @@ def drafter_at(
             "n-gram drafts."
         )
     if kind_of(path) == "block":
-        if options.topk > 1:
-            raise ConfigError(
-                f"eagle.topk = {options.topk}: {options.model} is a block head, which drafts chains. Leave topk out."
-            )
+        refuse_trees(options, "a block head")
         return BlockDrafter(load_block_head(path, target), options.max_nodes)
-    return EagleDrafter(load_head(path, target, lookahead), options)
+    model = load_head(path, target, lookahead)
+    if model.masks is None:
+        return EagleDrafter(model, options)
+    refuse_trees(options, "a P-EAGLE head")
+    return ParallelDrafter(model, model.tokens_per_pass if options.steps == AUTO else options.steps)
+
+
+def refuse_trees(options: EagleOptions, kind: str) -> None:
+    if options.topk > 1:
+        raise ConfigError(
+            f"eagle.topk = {options.topk}: {options.model} is {kind}, which drafts chains. Leave topk out."
+        )
 
 
 def expect_no_mtp(path: Path) -> None:

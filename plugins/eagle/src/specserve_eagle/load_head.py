@@ -28,8 +28,10 @@ from specserve.api.models import (
     rotary_table,
 )
 from specserve.models.tensor_names import SHARED_EXPERT, SHARED_GATE
+from specserve_draft_models import Masks
 from specserve_eagle.checkpoints.config import read_head_config
 from specserve_eagle.checkpoints.head_config import decoder_config
+from specserve_eagle.checkpoints.layout import MASK_HIDDEN
 from specserve_eagle.checkpoints.tensors import open_head
 from specserve_eagle.checkpoints.vocabulary import draft_ids
 from specserve_eagle.draft_model import DraftModel
@@ -67,7 +69,13 @@ def load_head(path: Path, target: DecoderModel, lookahead: Lookahead) -> DraftMo
         max_len=target.max_model_len,
     )
     vocabulary = None if ids is None else DraftVocabulary(ids.to(target.device), target.vocab_size)
-    return DraftModel(builder.head(decoder, vocabulary), layers, config.hidden_layers)
+    return DraftModel(
+        head=builder.head(decoder, vocabulary),
+        layers=layers,
+        hidden_layers=config.hidden_layers,
+        masks=builder.masks(),
+        tokens_per_pass=1 if config.masks is None else config.masks.num_tokens,
+    )
 
 
 class HeadBuilder(HeadReader):
@@ -112,6 +120,10 @@ class HeadBuilder(HeadReader):
             hnorm=self.optional_norm("hnorm"),
             feeds_back_norm=config.feeds_back_norm,
         )
+
+    def masks(self) -> Masks | None:
+        masks = self.config.masks
+        return None if masks is None else Masks(masks.token, self.tensor(MASK_HIDDEN).view(1, -1))
 
     def target_norms(self) -> tuple[Tensor, ...]:
         match self.config.target_norms:

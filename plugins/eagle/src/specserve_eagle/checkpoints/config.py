@@ -27,6 +27,7 @@ from specserve_eagle.checkpoints.family import (
 from specserve_eagle.checkpoints.head_config import HeadConfig
 from specserve_eagle.checkpoints.hidden_layers import hidden_layers
 from specserve_eagle.checkpoints.layout import layout_of
+from specserve_eagle.checkpoints.masks import is_parallel, masks_of
 from specserve_eagle.checkpoints.stored import open_stored
 
 if TYPE_CHECKING:
@@ -67,6 +68,8 @@ def read_head_config(path: Path, target: ModelConfig) -> HeadConfig:
         layer = msgspec.structs.replace(layer, experts=experts)
     config = _head_config(raw, layer, layout, target, where)
     config = msgspec.structs.replace(config, fc_bias=_fc_bias(raw, names, layout))
+    if kind == "eagle3" and is_parallel(raw, names, layout):
+        config = msgspec.structs.replace(config, masks=masks_of(raw, config.vocab_size, where))
     check_target(config, raw, names, layout, target, where)
     return config
 

@@ -26,6 +26,7 @@ MTP_COUNTS = ("mtp_num_hidden_layers", "num_nextn_predict_layers", "num_mtp_laye
 SPECULATORS: dict[str, DraftKind] = {
     "eagle": "eagle",
     "eagle3": "eagle3",
+    "peagle": "eagle3",
     "mtp": "mtp",
     "dflash": "block",
     "dspark": "block",
@@ -47,8 +48,8 @@ def kind_of(path: Path) -> DraftKind:
     raise ModelError(
         f"{path} holds no draft model that is known: config.json names {', '.join(architectures(raw)) or 'nothing'}, "
         f"and the first of {len(names)} tensors is {min(names, default='missing')}. Supported: EAGLE-1/2 (tensor "
-        "fc.weight), EAGLE-3 (LlamaForCausalLMEagle3, Eagle3LlamaForCausalLM), MTP (eh_proj, mtp.* or mtp_layers.*), "
-        "DFlash and DSpark (DFlashDraftModel), "
+        "fc.weight), EAGLE-3 and P-EAGLE (LlamaForCausalLMEagle3, Eagle3LlamaForCausalLM), MTP (eh_proj, mtp.* or "
+        "mtp_layers.*), DFlash and DSpark (DFlashDraftModel), "
         f"the speculators format ({', '.join(SPECULATORS)}), and as stand-alone models {', '.join(ARCHITECTURES)}."
         f"{why_no_mtp(raw, names)}"
     )
@@ -72,7 +73,7 @@ def _declared(raw: RawJson, path: Path) -> DraftKind | None:
     for name in architectures(raw):
         if any(kind in name.lower() for kind in BLOCK_KINDS):
             return "block"
-        if "eagle3" in name.lower():
+        if any(kind in name.lower() for kind in ("eagle3", "peagle")):
             return "eagle3"
         if "eagle" in name.lower():
             return "eagle"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from specserve.api.models import ModelConfig
     from specserve_eagle.checkpoints.layout import HeadKind
 
-HEAD_NAME = re.compile(r"(?:Eagle3?)?(Llama|Mistral|Qwen2|Qwen3)ForCausalLM(?:Eagle3?|NextN)?")
+HEAD_NAME = re.compile(r"(?:Eagle3?|Peagle)?(Llama|Mistral|Qwen2|Qwen3)ForCausalLM(?:Eagle3?|NextN)?")
 FAMILIES = tuple(family.name for family in BUILT_IN)
 SERVED = frozenset(("float32 norms", "attention gate", "mixers", "experts", "experts by sigmoids", "shared expert"))
 """What a head's layer may have that a Llama's has not, by the names of `ModelConfig.beyond_llama`. Mixers are those of
@@ -25,13 +25,13 @@ UNSUPPORTED = {
     "mtp_use_dedicated_embeddings": "embeddings of the MTP block's own",
     "layernorms": "HASS's additional norms",
     "add_para_norm": "HASS's additional norms",
-    "parallel_drafting": "parallel drafting",
 }
 """Options of config.json that must be absent, false or 0."""
 OF_EAGLE3 = {
     "norm_before_fc": "a norm before fc",
     "fc_norm": "a norm of each hidden state before fc",
     "norm_output": "a norm of the hidden state that is fed back",
+    "parallel_drafting": "all draft tokens in one pass",
 }
 """The same for heads of other kinds."""
 UNSUPPORTED_TENSORS = {".kv_a_proj_with_mqa.": "multi-head latent attention"}

@@ -10,6 +10,15 @@ from specserve.api.models import ExpertsConfig, ModelConfig, RopeConfig
 from specserve_eagle.checkpoints.layout import HeadKind
 
 
+class MaskConfig(msgspec.Struct, frozen=True):
+    """Of a P-EAGLE head, which proposes all tokens in one pass."""
+
+    token: int
+    """The token of every row but the last committed one's."""
+    num_tokens: int
+    """Draft tokens that it was trained for, as far as config.json says."""
+
+
 class HeadConfig(msgspec.Struct, frozen=True, kw_only=True):
     """A draft head's numbers. Letters of the shapes: H hidden_size, V vocab_size, D draft_vocab_size."""
 
@@ -52,6 +61,8 @@ class HeadConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Before `fc`: a norm of each of the target's hidden states, or one of all of them together."""
     norm_output: bool = False
     """EAGLE-3.1: the own hidden state is fed back behind the final norm."""
+    masks: MaskConfig | None = None
+    """None: a pass for each draft token."""
     quantization: dict[str, Any] | None = None
     """How weights are stored where they are quantised: `quantization_config` of config.json."""
 

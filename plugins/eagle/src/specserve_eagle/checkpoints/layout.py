@@ -31,6 +31,8 @@ LAYER_PARTS = {
 """What belongs to experts has its name within `mlp`."""
 MAPS = ("d2t", "t2d")
 """Tables of the draft vocabulary; their names have no suffix in any format."""
+MASK_HIDDEN = "mask_hidden"
+"""What a P-EAGLE head reads in place of hidden states; its name has no suffix either."""
 DEEPSEEK_LAYER = re.compile(r"model\.layers\.(\d+)\.eh_proj\.weight")
 DEEPSEEK_MODULES = {
     "fc": "eh_proj",
@@ -81,7 +83,7 @@ class Layout(NamedTuple):
         if canonical in MAPS:
             return (canonical,)
         module = canonical.removesuffix(".bias")
-        suffix = ".weight" if module == canonical else ".bias"
+        suffix = ".bias" if module != canonical else "" if module == MASK_HIDDEN else ".weight"
         names = tuple(name + suffix for name in self._modules(module))
         return names + tuple(self.optional_prefix + name for name in names if self.optional_prefix)
 

@@ -17,7 +17,7 @@ from specserve.models.checkpoint import Checkpoint
 from specserve.models.families import family_named
 from specserve.models.tensor_names import CHOICE_BIAS, expert_maps, mlp_maps
 from specserve_eagle.checkpoints.head_config import decoder_config
-from specserve_eagle.checkpoints.layout import QWEN, TEXT, layout_of, target_prefix
+from specserve_eagle.checkpoints.layout import MASK_HIDDEN, QWEN, TEXT, layout_of, target_prefix
 from specserve_eagle.checkpoints.stored import open_stored
 
 if TYPE_CHECKING:
@@ -41,6 +41,13 @@ class Expected(NamedTuple):
 
     shape: tuple[int, ...]
     required: bool = True
+    ones_before: bool = False
+    """In a file the shape may have ones before it."""
+
+    def as_stored(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape to expect of a tensor that a file has in this one."""
+        more = len(shape) - len(self.shape)
+        return (1,) * more + self.shape if self.ones_before else self.shape
 
 
 class HeadCheckpoint:
@@ -84,7 +91,7 @@ class HeadCheckpoint:
             if name in self._file.names:
                 found = self._file.find(name)
                 dtypes = (found.dtype,) if found.quantised else MAP_TYPES.get(canonical, FLOATS)
-                expect(found, name, expected.shape, dtypes, "config.json")
+                expect(found, name, expected.as_stored(found.shape), dtypes, "config.json")
                 self._found[canonical] = name
                 return
         if expected.required:
@@ -153,6 +160,8 @@ def expected_tensors(config: HeadConfig) -> dict[str, Expected]:
             tensors |= {f"fc_norm.{i}": Expected((T,)) for i in range(len(config.hidden_layers))}
         case "all":
             tensors["input_norm"] = Expected((len(config.hidden_layers) * T,))
+    if config.masks is not None:
+        tensors[MASK_HIDDEN] = Expected((len(config.hidden_layers) * T,), ones_before=True)
     if config.fc_bias:
         tensors["fc.bias"] = Expected((H,))
     if config.kind == "mtp":

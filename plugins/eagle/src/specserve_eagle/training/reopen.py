@@ -85,6 +85,7 @@ def refuse_other_arithmetic(config: HeadConfig, checkpoint: HeadCheckpoint, targ
     fc_biased = config.fc_bias and bool(checkpoint.take("fc.bias").any())
     own_lm_head = config.kind != "eagle3" and checkpoint.has("lm_head")
     differences = {
+        "masks, which draft all tokens in one pass": config.masks is not None,
         "biases": biased or fc_biased,
         "norms of queries and keys": config.qk_norm,
         "more than one layer": config.num_layers != 1,
