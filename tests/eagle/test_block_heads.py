@@ -10,7 +10,7 @@ import pytest
 import torch
 from eagle_engines import Recorder, eagle_engine, transformers_target, write_target
 from test_eagle_lossless import assert_lossless, mixed_requests
-from toy_block_heads import BLOCK, FORMS, Reference, random_block_head, write_block_head
+from toy_block_heads import ALL_FORMS, BLOCK, STATEFUL, Reference, random_block_head, write_block_head
 
 from specserve_workbench.testing.engines import run_requests
 from specserve_workbench.testing.requests import toy_request
@@ -39,12 +39,12 @@ def target(tmp_path_factory):
 def heads(tmp_path_factory):
     """Directories by form."""
     path = tmp_path_factory.mktemp("heads")
-    return {form: write_block_head(path / form, form) for form in FORMS}
+    return {form: write_block_head(path / form, form) for form in ALL_FORMS}
 
 
 @pytest.mark.usefixtures("each_kernel_set")
 @pytest.mark.parametrize("each_kernel_set", ["torch", "cpu"], indirect=True)
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", ALL_FORMS)
 def test_the_drafts_are_those_of_a_plain_implementation(target, heads, form):
     recorder = Survivals()
     requests = [toy_request(f"r{i}", range(1 + i, 4 + 3 * i), max_tokens=12, ignore_eos=True) for i in range(4)]
@@ -59,14 +59,21 @@ def test_the_drafts_are_those_of_a_plain_implementation(target, heads, form):
             assert draft == tuple(expected[: len(draft)])
             survival = list(accumulate(probabilities[: len(draft)], mul))
             assert recorder.survival[id, count] == pytest.approx(survival, rel=1e-3)
-    assert max(map(len, recorder.drafts.values())) == (BLOCK if form == "dspark" else BLOCK - 1)
+    from_first = ALL_FORMS[form].get("sample_from_anchor")
+    assert max(map(len, recorder.drafts.values())) == (BLOCK if from_first else BLOCK - 1)
 
 
 @pytest.mark.usefixtures("each_kernel_set")
 @pytest.mark.parametrize("each_kernel_set", ["torch", "cpu"], indirect=True)
 @pytest.mark.parametrize(
     ("form", "batch_size", "dtype"),
-    [("dflash", 8, "float32"), ("dspark", 32, "bfloat16"), ("speculators", 1, "bfloat16")],
+    [
+        ("dflash", 8, "float32"),
+        ("dspark", 32, "bfloat16"),
+        ("speculators", 1, "bfloat16"),
+        ("gated", 8, "bfloat16"),
+        ("rnn", 32, "float32"),
+    ],
 )
 def test_blocks_change_nothing(target, heads, form, batch_size, dtype):
     assert_lossless(
@@ -99,3 +106,14 @@ def test_a_chain_ends_where_no_draft_token_can_come(target, heads):
     run_requests(engine, [alone, both])
     assert not engine.metrics.drafter_faults
     assert {name for name, _ in recorder.drafts} == {"both"}
+
+
+@pytest.mark.parametrize("form", STATEFUL)
+def test_a_draft_does_not_depend_on_the_requests_beside_it(target, heads, form):
+    requests = [toy_request(f"r{i}", range(1 + i, 4 + 3 * i), max_tokens=12 + i, ignore_eos=True) for i in range(5)]
+    together = Recorder()
+    run_requests(eagle_engine(target, heads[form], steps=16, planner=together, dtype="bfloat16"), requests)
+    alone = Recorder()
+    run_requests(eagle_engine(target, heads[form], steps=16, planner=alone, dtype="bfloat16"), requests[3:4])
+    assert len(alone.drafts) > 2
+    assert alone.drafts == {place: draft for place, draft in together.drafts.items() if place[0] == "r3"}

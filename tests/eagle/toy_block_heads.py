@@ -53,6 +53,9 @@ SPECULATORS = MARKOV | {
     "draft_vocab_size": D,
 }
 FORMS = {"dflash": DFLASH, "dspark": DSPARK, "speculators": SPECULATORS}
+STATEFUL = {kind: DSPARK | {"markov_head_type": kind} for kind in ("gated", "rnn")}
+"""Markov heads that read the state of a place, too."""
+ALL_FORMS: dict[str, dict[str, Any]] = FORMS | STATEFUL
 
 
 def random_block_head(form: str, seed: int = 0, head_dim: int = HEAD_DIM) -> Tensors:
@@ -86,6 +89,14 @@ def random_block_head(form: str, seed: int = 0, head_dim: int = HEAD_DIM) -> Ten
     reduced = form == "speculators"
     head |= {"markov_head.markov_w1.weight": weight(V, RANK)}
     head |= {"markov_head.markov_w2.weight": 3 * weight(D if reduced else V, RANK)}
+    if form in STATEFUL:
+        name, rows, columns = (
+            ("gate_proj", RANK, H + RANK) if form == "gated" else ("joint_proj", 3 * RANK, 2 * RANK + H)
+        )
+        head |= {
+            f"markov_head.{name}.weight": 2 * weight(rows, columns),
+            f"markov_head.{name}.bias": weight(1, rows)[0],
+        }
     if reduced:
         tables = reduced_vocabulary(weight(D, H))
         head |= {"lm_head.weight": tables["lm_head"], "d2t": tables["d2t"], "t2d": tables["t2d"]}
@@ -99,7 +110,7 @@ def write_block_head(path: Path, form: str, head: Tensors | None = None, **chang
     path.mkdir(parents=True, exist_ok=True)
     tensors = random_block_head(form, head_dim=changes.get("head_dim", HEAD_DIM)) if head is None else head
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path / "model.safetensors")
-    (path / "config.json").write_text(json.dumps(FORMS[form] | changes))
+    (path / "config.json").write_text(json.dumps(ALL_FORMS[form] | changes))
     return path
 
 
@@ -108,18 +119,19 @@ class Reference:
 
     def __init__(self, form: str, head: Tensors, target: Any) -> None:
         self.form, self.head, self.target = form, head, target
-        self.from_first = bool(FORMS[form].get("sample_from_anchor"))
+        self.from_first = bool(ALL_FORMS[form].get("sample_from_anchor"))
 
     def block(self, tokens: Sequence[int]) -> tuple[list[int], list[float]]:
         """The draft tokens after these, of which the target has computed all but the last one; and how likely each is
         accepted if those before it are."""
         logits, states = self.logits(tokens)
-        last, chosen, sure = tokens[-1], [], []
+        last, chosen, sure, memory = tokens[-1], [], [], torch.zeros(RANK)
         for row, state in zip(logits, states, strict=True):
             scores, entry = row, None
             if "markov_head.markov_w1.weight" in self.head:
                 entry = self.head["markov_head.markov_w1.weight"][last]
-                scores = row + self.head["markov_head.markov_w2.weight"] @ entry
+                read, memory = self.markov(entry, state, memory)
+                scores = row + self.head["markov_head.markov_w2.weight"] @ read
             best = int(scores.argmax())
             probability = float(scores.softmax(-1)[best])
             if "confidence_head.proj.weight" in self.head:
@@ -130,6 +142,20 @@ class Reference:
             chosen.append(last)
             sure.append(probability)
         return chosen, sure
+
+    def markov(self, entry: Tensor, state: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """What is read of a token's entry, and what goes on to the next place."""
+        if self.form == "gated":
+            gates = self.linear("markov_head.gate_proj", torch.cat((state, entry)))
+            return gates.sigmoid() * entry, memory
+        if self.form == "rnn":
+            made = self.linear("markov_head.joint_proj", torch.cat((memory, entry, state)))
+            gates = made[:RANK].sigmoid()
+            return made[2 * RANK :].tanh(), gates * memory + (1 - gates) * made[RANK : 2 * RANK].tanh()
+        return entry, memory
+
+    def linear(self, name: str, x: Tensor) -> Tensor:
+        return F.linear(x, self.head[f"{name}.weight"], self.head[f"{name}.bias"])
 
     def logits(self, tokens: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Of the rows that propose, and what the output head reads: [n, D], [n, H]."""

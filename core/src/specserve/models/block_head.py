@@ -20,12 +20,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MarkovHead:
-    """What a token adds to the logits of the next one: out(entry[token])."""
+    """What a token adds to the logits of the next one: out(entry[token]), or out of what the entry and the state of
+    that place give (`gate`, `joint`: at most one of them)."""
 
     entry: Tensor
     """[V, r]."""
     out: Projection
     """[n, r] -> [n, D]."""
+    gate: Projection | None = None
+    """[n, H + r] -> [n, r], over [state ; entry]: the entry is multiplied by its sigmoids."""
+    joint: Projection | None = None
+    """[n, 2 r + H] -> [n, 3 r], over [memory ; entry ; state]: what goes on of the memory of the places before, what
+    comes to it, and what `out` reads. The memory is 0 at first."""
+
+    @property
+    def reads_state(self) -> bool:
+        return self.gate is not None or self.joint is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

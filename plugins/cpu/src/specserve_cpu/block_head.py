@@ -81,6 +81,8 @@ def fuse_blocks(
     """None where a part of it is not ours."""
     decoder, markov, confidence = head.decoder, head.markov, head.confidence
     maps = [head.fc, head.keys_values, *([] if markov is None else [markov.out]), *([confidence] if confidence else [])]
+    if markov is not None and markov.reads_state:
+        return None
     if decoder.config.beyond_llama or not all(map(is_packed, maps)) or not isinstance(attention, CpuPagedAttention):
         return None
     passes = fuse(machine, decoder, attention)

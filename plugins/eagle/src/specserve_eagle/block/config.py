@@ -5,7 +5,7 @@ The layers' own numbers are read by the core as those of a Qwen3 model, which th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
 
@@ -39,6 +39,7 @@ UNSUPPORTED = {
 FACTORS = ("attention_value_scale", "output_multiplier")
 """Those of them that may be 1."""
 
+MarkovKind = Literal["vanilla", "gated", "rnn"]
 ConfidenceReads = Literal["nothing", "hidden", "hidden and token"]
 
 
@@ -62,6 +63,8 @@ class BlockConfig(msgspec.Struct, frozen=True, kw_only=True):
     target_hidden_size: int
     markov_rank: int
     """0: none."""
+    markov_kind: MarkovKind
+    """What it makes of a token's entry: nothing; a product with gates of the state; a recurrence over the block."""
     confidence: ConfidenceReads
     has_interleaved_rotation: bool
     """Numbers 2i and 2i + 1 of a head are rotated together, not i and i + d/2."""
@@ -108,6 +111,7 @@ def read_block_config(path: Path, target: ModelConfig) -> BlockConfig:
         vocab_size=target.vocab_size,
         target_hidden_size=target.hidden_size,
         markov_rank=integer(keys, "markov_rank", where, range(1, MAX_RANK + 1)) if is_dspark else 0,
+        markov_kind=markov_kind(keys, where),
         confidence=("hidden and token" if with_token else "hidden")
         if keys.get("enable_confidence_head")
         else "nothing",
@@ -128,8 +132,14 @@ def refuse_unsupported(keys: Mapping[str, Any], where: str) -> None:
     for key, meaning in UNSUPPORTED.items():
         if keys.get(key) and not (key in FACTORS and keys[key] == 1):
             raise ModelError(f"{where}: {key} = {keys[key]!r} ({meaning}) is not supported in a block head.")
-    if (kind := keys.get("markov_head_type", "vanilla")) != "vanilla":
-        raise ModelError(f"{where}: markov_head_type = {kind!r} is not supported. Supported: vanilla.")
+
+
+def markov_kind(keys: RawJson, where: str) -> MarkovKind:
+    kinds: dict[Any, MarkovKind] = {kind: kind for kind in get_args(MarkovKind)}
+    found = keys.get("markov_head_type") or "vanilla"
+    if not isinstance(found, str) or found not in kinds:
+        raise ModelError(f"{where}: markov_head_type must be one of {', '.join(kinds)}; got {found!r}.")
+    return kinds[found]
 
 
 def layer_numbers(raw: RawJson, where: str) -> ModelConfig:

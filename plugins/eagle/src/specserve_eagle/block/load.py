@@ -89,7 +89,12 @@ class BlockBuilder(HeadReader):
         )
 
     def markov(self) -> MarkovHead:
-        return MarkovHead(self.tensor("markov_in"), self.projection("markov_out"))
+        return MarkovHead(
+            self.tensor("markov_in"),
+            self.projection("markov_out"),
+            gate=self.projection("markov_gate") if self.config.markov_kind == "gated" else None,
+            joint=self.projection("markov_joint") if self.config.markov_kind == "rnn" else None,
+        )
 
     def layer(self, index: int) -> DecoderLayer:
         def name(part: str) -> str:

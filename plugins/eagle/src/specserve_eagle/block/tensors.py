@@ -28,12 +28,22 @@ def expected_tensors(config: BlockConfig) -> dict[str, Expected]:
         "t2d": Expected((V,), required=False),
     }
     if r:
-        tensors |= {"markov_in": Expected((V, r)), "markov_out": Expected((D, r))}
+        tensors |= {"markov_in": Expected((V, r)), "markov_out": Expected((D, r))} | markov_tensors(config)
     if config.confidence != "nothing":
         inputs = H + r if config.confidence == "hidden and token" else H
         tensors |= {"confidence": Expected((1, inputs)), "confidence.bias": Expected((1,), required=False)}
     for layer in range(layers.num_layers):
         tensors |= {f"layers.{layer}.{name}": Expected(shape) for name, shape in layer_shapes(config).items()}
+    return tensors
+
+
+def markov_tensors(config: BlockConfig) -> dict[str, Expected]:
+    """What a Markov head has beside its two tables."""
+    H, r = config.layers.hidden_size, config.markov_rank
+    shapes = {"vanilla": {}, "gated": {"markov_gate": (r, H + r)}, "rnn": {"markov_joint": (3 * r, 2 * r + H)}}
+    tensors: dict[str, Expected] = {}
+    for name, shape in shapes[config.markov_kind].items():
+        tensors |= {name: Expected(shape), f"{name}.bias": Expected(shape[:1])}
     return tensors
 
 

@@ -19,6 +19,8 @@ MODULES = {
     "lm_head": ("lm_head",),
     "markov_in": ("markov_head.markov_w1",),
     "markov_out": ("markov_head.markov_w2",),
+    "markov_gate": ("markov_head.gate_proj",),
+    "markov_joint": ("markov_head.joint_proj",),
     "confidence": ("confidence_head.proj",),
 }
 PREFIXES = ("", "model.")

@@ -45,6 +45,7 @@ def refuse_other_arithmetic(config: BlockConfig, checkpoint: HeadCheckpoint, tar
     layers = config.layers
     differences = {
         "biases": layers.qkv_bias or layers.o_bias,
+        "a Markov head that reads the state": config.markov_kind != "vanilla",
         "causal blocks": config.is_causal,
         "an embedding of its own": checkpoint.has("embed_tokens"),
         "another size than its target's": layers.hidden_size != target.hidden_size,
