@@ -13,6 +13,7 @@ from covering import covering
 from specserve.models.locate import locate_model
 from specserve.text.tokenizer import HfTokenizer
 from specserve.types import GenerateRequest, SamplingParams
+from specserve_eagle.card import read_card
 from specserve_workbench.testing.engines import make_engine, run_requests, verify_everything
 
 NUM_PROMPTS, PROMPT_LEN = 6, 300
@@ -74,6 +75,14 @@ def test_the_tokens_are_those_of_plain_decoding(head, temperature):
 @pytest.mark.parametrize("head", LEAST)
 def test_drafts_are_accepted(head, temperature):
     assert drafted(head, temperature)[1] >= LEAST[head][temperature > 0]
+
+
+@pytest.mark.parametrize("head", LEAST)
+def test_a_card_promises_what_is_accepted(head):
+    """Cards are of text, which is harder to draft than what the model writes itself; see demo/README.md."""
+    first, second, third = read_card(locate_model(head)).rates[:3]
+    promised = 1 + first * (1 + second * (1 + third))
+    assert 0.7 * promised < drafted(head, 0.0)[1] < 1.6 * promised
 
 
 @covering(weights=["int8", "int8-g64", "int4"], temperature=[0.0, 0.8])
