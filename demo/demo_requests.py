@@ -46,6 +46,7 @@ def read_settings(path, encoding="utf-8"):
     with open(path, encoding=encoding) as file:
         for number, line in enumerate(file, 1):
             line = line.strip()'''
+SYSTEM = "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
 
 
 class Case(NamedTuple):
@@ -77,8 +78,7 @@ def edited(file: str) -> str:
 
 def asked(question: str) -> str:
     """The prompt of a chat with one question."""
-    system = "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
-    return f"{system}<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n"
+    return f"{SYSTEM}<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n"
 
 
 WARM_UP = Case("warm-up", "import", {"max_tokens": 8})

@@ -1,18 +1,21 @@
 """Every drafter against plain decoding where it should help and where it cannot: does any of them ever cost speed?
 
-Texts: *edit* continues an edited copy of a file, *code* a file, *prose* a page of these docs, on which the demo model
-was not trained. Each greedily and sampled at temperature 1, by 1, 8 and 32 requests at once, with n-gram drafts, with
-the demo model's EAGLE-3 head, and with both; the plugin adaptive plans. *fixed* drafts with both and verifies four
-draft tokens of each request in every step, whatever they bring: what adaptive is there for.
+Texts of the demo model: *edit* continues an edited copy of a file, *code* a file, *prose* a page of these docs, on
+which it was not trained. Texts of SmolLM2 (`--model smollm2`, in bfloat16, where `make build/smollm2/config.json` has
+made it): *edit*, *chat* answers questions that its head was not trained on, *summary* sums up a page of these docs.
+Each greedily and sampled at temperature 1, by 1, 8 and 32 requests at once, with n-gram drafts, with the model's
+EAGLE-3 head, and with both; the plugin adaptive plans. *fixed* drafts with both and verifies four draft tokens of each
+request in every step, whatever they bring: what adaptive is there for.
 
-All engines are warm, decode the same requests a few steps each in turns, and are compared round by round. A cell's
-requests share no n-gram index with those of other cells, which may have the same answers.
+All engines are warm, decode the same requests a few steps each in turns, and are compared round by round. A round's
+requests share no n-gram index with others, which may have the same answers.
 """
 
 from __future__ import annotations
 
 import argparse
 from functools import partial
+from itertools import cycle, islice
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,15 +23,13 @@ import msgspec
 
 from benchmarks.lib.alternating import decode_in_turns
 from benchmarks.lib.report import Check, Options, Result
+from benchmarks.lib.subjects import EDIT, SUBJECTS
 from benchmarks.lib.timing import spread
 from benchmarks.lib.workload import (
     DTYPE,
     MANY,
     NUM_TOKENS,
     demo_engine,
-    docs_prompts,
-    edit_prompt,
-    held_out_prompts,
     seeded,
 )
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from benchmarks.lib.alternating import Engines
     from benchmarks.lib.decoding import Decoded
+    from benchmarks.lib.subjects import Subject
     from specserve.engine.assembly import Assembled
     from specserve.protocols import Tokenizer
     from specserve.types import GenerateRequest
@@ -44,9 +46,7 @@ if TYPE_CHECKING:
 PLAIN, MIX, FIXED = "plain", "ngram + eagle", "fixed"
 DRAFTERS = {PLAIN: (), "ngram": ("ngram",), "eagle": ("eagle",), MIX: ("ngram", "eagle"), FIXED: ("ngram", "eagle")}
 FIXED_WIDTH = {"draft_tokens": 4, "max_draft_batch": MANY}
-EDIT, CODE, PROSE = "edit", "code", "prose"
 TEMPERATURES, COUNTS = (0.0, 1.0), (1, 8, MANY)
-TEXT_LEN = 400
 NEVER_BELOW, EDITS_AT_LEAST = 0.98, 2.5
 
 
@@ -67,6 +67,7 @@ class Cell(NamedTuple):
 
 
 class Flags(NamedTuple):
+    subject: Subject
     texts: Sequence[str]
     counts: Sequence[int]
     rounds: int
@@ -75,29 +76,39 @@ class Flags(NamedTuple):
 
 def flags_of(options: Options) -> Flags:
     parser = argparse.ArgumentParser(prog="python -m benchmarks never_slower")
-    parser.add_argument("--texts", nargs="+", choices=(EDIT, CODE, PROSE), default=[EDIT, CODE, PROSE])
+    parser.add_argument("--model", choices=list(SUBJECTS), default="demo")
+    parser.add_argument(
+        "--texts", nargs="+", choices=sorted({text for each in SUBJECTS.values() for text in each.texts})
+    )
     parser.add_argument("--counts", nargs="+", type=int, default=list(COUNTS), help="concurrent requests")
     parser.add_argument("--rounds", type=int, default=options.rounds(5, 1))
     args = parser.parse_args(options.rest)
-    return Flags(args.texts, args.counts, args.rounds, options.rounds(NUM_TOKENS, 80))
+    subject = SUBJECTS[args.model]
+    texts = args.texts or list(subject.texts)
+    if unknown := [text for text in texts if text not in subject.texts]:
+        parser.error(f"--texts of {args.model} are {', '.join(subject.texts)}; got {', '.join(unknown)}.")
+    return Flags(subject, texts, args.counts, args.rounds, options.rounds(NUM_TOKENS, 80))
 
 
 def run(options: Options) -> Result:
     flags = flags_of(options)
-    engines = {name: engine_of(options, name) for name in DRAFTERS}
+    subject = flags.subject
+    engines = {name: engine_of(options, subject, name) for name in DRAFTERS}
     running: Engines = {name: partial(getattr, assembled, "engine") for name, assembled in engines.items()}
     rows: list[tuple[str, ...]] = []
     checks: list[Check] = []
     raw: dict[str, list[float]] = {}
     for cell in cells(flags):
-        make = partial(requests_of, cell, texts_of(cell, engines[PLAIN].tokenizer, flags.rounds), flags.num_tokens)
+        make = partial(
+            requests_of, cell, texts_of(subject, cell, engines[PLAIN].tokenizer, flags.rounds), flags.num_tokens
+        )
         measured = decode_in_turns(running, make, flags.rounds)
         ratios = {name: against_plain(measured, name) for name in DRAFTERS if name != PLAIN}
         rows.append(row_of(cell, measured, ratios))
         checks.append(Check(f"{cell.label}: {MIX} / plain", median(ratios[MIX]), cell.target, False, "x"))
         raw |= {f"{cell.label} {name}": [one.throughput for one in each] for name, each in measured.items()}
     return Result(
-        title=f"Drafters against plain decoding, demo model, {DTYPE}, {options.threads} threads",
+        title=f"Drafters against plain decoding, {subject.title}, {DTYPE}, {options.threads} threads",
         columns=("cell", "plain tok/s", *(name for name in DRAFTERS if name != PLAIN), "mix, min..max", "best"),
         rows=rows,
         checks=checks,
@@ -105,10 +116,12 @@ def run(options: Options) -> Result:
     )
 
 
-def engine_of(options: Options, name: str) -> Assembled:
-    tables = {"eagle": {"model": "demo-eagle3"}} if "eagle" in DRAFTERS[name] else {}
+def engine_of(options: Options, subject: Subject, name: str) -> Assembled:
+    tables = {"eagle": {"model": subject.head}} if "eagle" in DRAFTERS[name] else {}
     fixed = FIXED_WIDTH if name == FIXED else {}
-    return demo_engine(options, plugins=DRAFTERS[name], plugin_options=tables, kv_memory="256M", **fixed)
+    return demo_engine(
+        options, model=subject.model, plugins=DRAFTERS[name], plugin_options=tables, kv_memory="256M", **fixed
+    )
 
 
 def cells(flags: Flags) -> Iterator[Cell]:
@@ -118,20 +131,17 @@ def cells(flags: Flags) -> Iterator[Cell]:
                 yield Cell(text, temperature, count)
 
 
-def texts_of(cell: Cell, tokenizer: Tokenizer, rounds: int) -> list[tuple[int, ...]]:
-    """Prompts for all rounds and the one that warms up; none comes twice."""
+def texts_of(subject: Subject, cell: Cell, tokenizer: Tokenizer, rounds: int) -> list[tuple[int, ...]]:
+    """Prompts for all rounds and the one that warms up. Where there are too few, they come again."""
     count = cell.concurrent * (rounds + 1)
-    if cell.text == PROSE:
-        return docs_prompts(tokenizer, count, TEXT_LEN)
-    files = held_out_prompts(tokenizer, count, TEXT_LEN)
-    return [edit_prompt(tokenizer, file) for file in files] if cell.text == EDIT else files
+    return list(islice(cycle(subject.texts[cell.text](tokenizer, count)), count))
 
 
 def requests_of(cell: Cell, texts: list[tuple[int, ...]], num_tokens: int, n: int) -> list[GenerateRequest]:
     of_round = texts[n * cell.concurrent : (n + 1) * cell.concurrent]
     return [
         msgspec.structs.replace(
-            seeded(f"r{n}.{i}", prompt, cell.temperature, 1000 * n + i, num_tokens), cache_salt=cell.label
+            seeded(f"r{n}.{i}", prompt, cell.temperature, 1000 * n + i, num_tokens), cache_salt=f"{cell.label} {n}"
         )
         for i, prompt in enumerate(of_round)
     ]
