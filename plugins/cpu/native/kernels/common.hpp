@@ -26,7 +26,7 @@ struct Int8 {
     int8_t value;
 };
 
-// An input of a linear map quantised to 8 bits, with 128 added: dot instructions of bytes take one factor without sign.
+// An input of a linear map quantised to 8 bits. On x86 128 is added: its dot instructions take one factor without sign.
 struct QuantizedInput {
     uint8_t value;
 };

@@ -123,6 +123,10 @@ static void microkernel(const S* x, Weights w, Sum* out, RowStrides strides, int
         for (int p = 0; p < P; ++p) store(out + r * strides.out + p * kLanes, sums[r][p]);
 }
 
+#ifdef SPECSERVE_ROW_PAIRS
+#include "kernels/gemm_pairs-inl.hpp"
+#endif
+
 // Dispatch to the microkernel of rows x panels.
 template <typename S, typename Weights, int R, int P, typename Sum>
 INLINE void dispatch_panels(int panels, const S* x, Weights w, Sum* out, RowStrides strides, int k_groups, bool first_k,
@@ -131,6 +135,10 @@ INLINE void dispatch_panels(int panels, const S* x, Weights w, Sum* out, RowStri
         if (panels < P)
             return dispatch_panels<S, Weights, R, P - 1>(panels, x, w, out, strides, k_groups, first_k, next);
     }
+#ifdef SPECSERVE_ROW_PAIRS
+    if constexpr (R > 1 && kMultipliesPairs<S>)
+        return multiply_row_pairs<S, Weights, R, P>(x, w, out, strides, k_groups, first_k, next);
+#endif
     microkernel<S, Weights, R, P>(x, w, out, strides, k_groups, first_k, next);
 }
 template <typename S, typename Weights, int R = kMaxRowBlock, typename Sum>

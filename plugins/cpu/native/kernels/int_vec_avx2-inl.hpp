@@ -12,9 +12,10 @@ INLINE void store(int32_t* p, IntVec x) {
 }
 INLINE IntVec sub(IntVec a, IntVec b) { return {_mm256_sub_epi32(a.low, b.low), _mm256_sub_epi32(a.high, b.high)}; }
 INLINE Vec to_float(IntVec x) { return {_mm256_cvtepi32_ps(x.low), _mm256_cvtepi32_ps(x.high)}; }
+constexpr int kStoredOffset = kInputOffset;
 INLINE void store(QuantizedInput* p, Vec x) {
     __m256i shorts = _mm256_packs_epi32(_mm256_cvtps_epi32(x.low), _mm256_cvtps_epi32(x.high));
-    shorts = _mm256_add_epi16(_mm256_permute4x64_epi64(shorts, 0xd8), _mm256_set1_epi16(kInputOffset));
+    shorts = _mm256_add_epi16(_mm256_permute4x64_epi64(shorts, 0xd8), _mm256_set1_epi16(kStoredOffset));
     __m128i bytes = _mm_packus_epi16(_mm256_castsi256_si128(shorts), _mm256_extracti128_si256(shorts, 1));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
 }

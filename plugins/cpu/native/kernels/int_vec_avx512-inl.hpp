@@ -10,9 +10,11 @@ INLINE IntVec load(const int32_t* p) { return {_mm512_loadu_si512(p)}; }
 INLINE void store(int32_t* p, IntVec x) { _mm512_storeu_si512(p, x.v); }
 INLINE IntVec sub(IntVec a, IntVec b) { return {_mm512_sub_epi32(a.v, b.v)}; }
 INLINE Vec to_float(IntVec x) { return {_mm512_cvtepi32_ps(x.v)}; }
+// What is added to an input before it is stored: kInputOffset, or 0.
+constexpr int kStoredOffset = kInputOffset;
 // x: integers in [-128, 127]
 INLINE void store(QuantizedInput* p, Vec x) {
-    __m512i integers = _mm512_add_epi32(_mm512_cvtps_epi32(x.v), _mm512_set1_epi32(kInputOffset));
+    __m512i integers = _mm512_add_epi32(_mm512_cvtps_epi32(x.v), _mm512_set1_epi32(kStoredOffset));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(integers));
 }
 INLINE __m512i splat_inputs(const QuantizedInput* p) { return _mm512_set1_epi32(four_inputs(p)); }

@@ -19,8 +19,9 @@ INLINE Vec to_float(IntVec x) {
     for (int i = 0; i < kLanes; ++i) r.v[i] = static_cast<float>(static_cast<int32_t>(x.v[i]));
     return r;
 }
+constexpr int kStoredOffset = kInputOffset;
 INLINE void store(QuantizedInput* p, Vec x) {
-    for (int i = 0; i < kLanes; ++i) p[i].value = static_cast<uint8_t>(static_cast<int>(x.v[i]) + kInputOffset);
+    for (int i = 0; i < kLanes; ++i) p[i].value = static_cast<uint8_t>(static_cast<int>(x.v[i]) + kStoredOffset);
 }
 constexpr int kInt8DotSteps = 1;
 struct Weights8 {

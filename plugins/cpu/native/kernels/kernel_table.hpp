@@ -47,7 +47,8 @@ struct Rows {
     int count;
 };
 
-// Rows in 8 bits: an input is (value - kInputOffset) times the scale of its row and its group.
+// Rows in 8 bits: an input is (value - kStoredOffset) times the scale of its row and its group, where
+// kStoredOffset is that of the instruction set.
 struct QuantizedInputs {
     const QuantizedInput* data;
     ptrdiff_t stride;     // a multiple of 64, so that there is a whole last K group

@@ -42,7 +42,7 @@ INLINE float quantize_group(const S* x, int size, QuantizedInput* to) {
     for (int i = 0; i < size; i += kLanes) range.add(load(x + i, lanes(i)));
     auto [inverse, scale] = range.scale();
     if (inverse == 0.0f) {
-        __builtin_memset(to, kInputOffset, static_cast<size_t>(size));  // zeros
+        __builtin_memset(to, kStoredOffset, static_cast<size_t>(size));  // zeros
         return scale;
     }
     Vec each = splat(inverse);
@@ -97,7 +97,8 @@ class QuantizedBlock {
             float* to = out + p * kLanes;
             for (int r = 0; r < rows; ++r, from += panels_ * kLanes, to += out_stride) {
                 Vec both = mul(splat(x_.scales[ptrdiff_t{row + r} * num_groups + group]), scale);
-                Vec sum = to_float(sub(load(from), correction));
+                IntVec integers = load(from);
+                Vec sum = to_float(kStoredOffset ? sub(integers, correction) : integers);
                 store(to, group == 0 ? mul(sum, both) : fma(sum, both, load(to)));
             }
         }

@@ -9,6 +9,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
+#if defined(__linux__) && defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
+#if defined(__APPLE__) && defined(__aarch64__)
+#include <sys/sysctl.h>
+#endif
 
 namespace specserve {
 
@@ -30,7 +36,7 @@ bool request_amx_permission() {
     if ((low & (kTileConfig | kTileData)) != (kTileConfig | kTileData)) return false;
     return syscall(SYS_arch_prctl, kRequestPermission, kTileDataComponent) == 0;
 }
-#else
+#elif defined(__x86_64__)
 bool request_amx_permission() { return false; }
 #endif
 
@@ -41,6 +47,32 @@ bool has_avx_vnni() {
     uint32_t a, b, c, d;
     return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & kAvxVnni);
 }
+#endif
+
+#if defined(__aarch64__)
+struct ArmFeatures {
+    bool dot, i8mm, bf16;
+};
+#if defined(__linux__)
+// Bits of AT_HWCAP and AT_HWCAP2: Linux, Documentation/arch/arm64/elf_hwcaps.rst. Old headers lack some names.
+ArmFeatures arm_features() {
+    constexpr unsigned long kDot = 1ul << 20, kI8mm = 1ul << 13, kBf16 = 1ul << 14;
+    unsigned long second = getauxval(AT_HWCAP2);
+    return {(getauxval(AT_HWCAP) & kDot) != 0, (second & kI8mm) != 0, (second & kBf16) != 0};
+}
+#elif defined(__APPLE__)
+bool sysctl_has(const char* name) {
+    int has = 0;
+    size_t size = sizeof has;
+    return sysctlbyname(name, &has, &size, nullptr, 0) == 0 && has;
+}
+ArmFeatures arm_features() {
+    return {sysctl_has("hw.optional.arm.FEAT_DotProd"), sysctl_has("hw.optional.arm.FEAT_I8MM"),
+            sysctl_has("hw.optional.arm.FEAT_BF16")};
+}
+#else
+ArmFeatures arm_features() { return {}; }
+#endif
 #endif
 
 }  // namespace
@@ -60,6 +92,16 @@ bool supports([[maybe_unused]] Feature feature) {
         case Feature::avx512_vnni: return avx512_vnni;
         case Feature::avx512_bf16: return avx512_bf16;
         case Feature::amx: return avx512_bf16 && tiles;
+        default: return false;
+    }
+#elif defined(__aarch64__)
+    static const ArmFeatures has = arm_features();
+    switch (feature) {
+        case Feature::neon: return true;
+        case Feature::neon_dot: return has.dot;
+        case Feature::neon_i8mm: return has.dot && has.i8mm;
+        case Feature::neon_bf16: return has.dot && has.i8mm && has.bf16;
+        default: return false;
     }
 #endif
     return false;

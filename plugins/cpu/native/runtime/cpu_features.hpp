@@ -3,7 +3,7 @@
 
 namespace specserve {
 
-enum class Feature { avx2, avx2_vnni, avx512, avx512_vnni, avx512_bf16, amx };
+enum class Feature { avx2, avx2_vnni, avx512, avx512_vnni, avx512_bf16, amx, neon, neon_dot, neon_i8mm, neon_bf16 };
 
 // If the processor has AMX, requests permission for its tile state, as Linux demands.
 bool supports(Feature feature);

@@ -37,6 +37,18 @@ std::vector<InstructionSet> compiled_sets() {
 #ifdef SPECSERVE_AMX_EMULATED
         {"amx_emulated", supports(Feature::avx2), amx_emulated::kernels},
 #endif
+#ifdef SPECSERVE_NEON_BF16
+        {"neon_bf16", supports(Feature::neon_bf16), neon_bf16::kernels},
+#endif
+#ifdef SPECSERVE_NEON_I8MM
+        {"neon_i8mm", supports(Feature::neon_i8mm), neon_i8mm::kernels},
+#endif
+#ifdef SPECSERVE_NEON_DOT
+        {"neon_dot", supports(Feature::neon_dot), neon_dot::kernels},
+#endif
+#ifdef SPECSERVE_NEON
+        {"neon", supports(Feature::neon), neon::kernels},
+#endif
         {"portable", true, portable::kernels},
     };
 }

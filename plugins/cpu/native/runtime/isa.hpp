@@ -30,6 +30,18 @@ Kernels kernels();
 namespace amx {
 Kernels kernels();
 }
+namespace neon {
+Kernels kernels();
+}
+namespace neon_dot {
+Kernels kernels();
+}
+namespace neon_i8mm {
+Kernels kernels();
+}
+namespace neon_bf16 {
+Kernels kernels();
+}
 namespace amx_emulated {  // test builds only: AMX tiles in software
 Kernels kernels();
 }

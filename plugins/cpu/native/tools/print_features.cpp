@@ -15,6 +15,10 @@ int main() {
         {"avx512_vnni", Feature::avx512_vnni},
         {"avx512_bf16", Feature::avx512_bf16},
         {"amx", Feature::amx},
+        {"neon", Feature::neon},
+        {"neon_dot", Feature::neon_dot},
+        {"neon_i8mm", Feature::neon_i8mm},
+        {"neon_bf16", Feature::neon_bf16},
     };
     for (const auto& set : kSets)
         if (specserve::supports(set.feature)) std::printf("%s;", set.name);
