@@ -170,6 +170,8 @@ void check_decoder_stack(const Kernels& kernels, std::shared_ptr<ThreadPool> poo
     require(same_bits(x.data(), other_x.data(), x.size()), isa + ": hidden states depend on threads or tiles");
     require(same_bits(tapped.data(), other_tapped.data(), x.size()), isa + ": taps depend on threads or tiles");
     require(same_bits(x.data(), last.data(), x.size()), isa + ": the last tap is not the output");
+    record(x.data(), x.size());
+    record(logits.data(), logits.size());
     require(cache == other_cache, isa + ": the caches differ");
     require(same_bits(kept.data(), other_kept.data(), kept.size()), isa + ": what convolutions keep differs");
     require(of_many == of_one, isa + ": states differ");

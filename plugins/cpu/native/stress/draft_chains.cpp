@@ -134,6 +134,7 @@ void check_draft_chains(const Kernels& kernels, std::shared_ptr<ThreadPool> pool
         }
         if (reads) require(same_bits(&own[chain * width], state.data(), width), isa + ": another last hidden state");
     }
+    for (const DraftToken& made_token : made.tokens) record(&made_token.probability, 1);
     require(cache == other_cache, isa + ": the caches of chains differ");
 }
 

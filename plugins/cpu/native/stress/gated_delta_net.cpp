@@ -181,6 +181,8 @@ void check_gated_delta_net(const Kernels& kernels, std::shared_ptr<DeltaWorkspac
     require(requests[place] == alone[0], name + ": a request depends on the others, or on the threads");
     require(alone[0].start == start, name + ": the state before a step was changed");
     check_by_reference(alone[0], weights.weights(), name);
+    record(alone[0].outputs.data(), alone[0].outputs.size());
+    record(alone[0].behind_second.data(), alone[0].behind_second.size());
 }
 
 template void check_gated_delta_net<Bf16>(const Kernels&, std::shared_ptr<DeltaWorkspace>, Random&);

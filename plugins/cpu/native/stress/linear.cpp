@@ -33,6 +33,14 @@ std::vector<double> multiplied(const Linear<S>& w, const S* x) {
     return row;
 }
 
+// The map by std::fma, of weights in the model's dtype.
+template <typename S>
+float fused_sum(const Linear<S>& w, const S* x, const double* weight, float bias) {
+    float sum = 0.0f;
+    for (int i = 0; i < w.in_features; ++i) sum = std::fma(to_float(to_double(x[i])), to_float(weight[i]), sum);
+    return w.bias ? sum + bias : sum;
+}
+
 }  // namespace
 
 template <typename S>
@@ -73,7 +81,14 @@ void check_linear(const Kernels& kernels, ThreadPool& pool, Random& random) {
     std::vector<double> inputs = multiplied(w, one_row.data);
     require(same_bits(alone.data(), out.data() + row * out_features, alone.size()),
             std::string(kernels.name) + ": a row depends on the other rows");
+    record(alone.data(), alone.size());
     for (int o = 0; o < out_features; ++o) {
+        if (fuses_products<S>(kernels) && !w.scales && !w.coded) {
+            S fused = rounded<S>(fused_sum(w, one_row.data, map.weight.data() + ptrdiff_t{o} * in_features,
+                                           to_float(to_double(bias[static_cast<size_t>(o)]))));
+            require(same_bits(&fused, &alone[static_cast<size_t>(o)], 1),
+                    std::string(kernels.name) + ": a sum is not the chain of fused multiply-adds");
+        }
         double exact = w.bias ? to_double(bias[static_cast<size_t>(o)]) : 0, size = std::fabs(exact);
         for (int i = 0; i < in_features; ++i) {
             size_t at = static_cast<size_t>(o * in_features + i);

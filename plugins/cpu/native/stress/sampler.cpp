@@ -120,6 +120,7 @@ void check_targets(const std::string& isa, Sampler& sampler, Sampler& serial, Ra
     TargetRows targets = random_targets(random, matrix, matrix.count, replacement);
     std::vector<int> tokens = sampler.target_tokens(matrix.logits(), targets);
     require(tokens.size() == targets.rows.size(), isa + ": rows without a token");
+    record(tokens.data(), tokens.size());
     for (size_t r = 0; r < tokens.size(); ++r) {
         const TargetRow& row = targets.rows[r];
         std::vector<float> x =
@@ -149,6 +150,7 @@ void check_row_logprobs(const std::string& isa, const RowLogprobs& result, const
         return std::fabs(got - exact) <= 1e-5 * (1 + std::fabs(exact)) || (got == x[t] && !std::isfinite(got));
     };
     require(is_near(result.logprob, static_cast<size_t>(token)), isa + ": a log-probability is wrong");
+    record(&result.logprob, 1);
     size_t num_top = static_cast<size_t>(std::min<int64_t>(count, static_cast<int64_t>(x.size())));
     require(result.top_ids.size() <= num_top && result.top_logprobs.size() == result.top_ids.size(),
             isa + ": too many tokens");

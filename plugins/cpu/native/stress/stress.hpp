@@ -35,6 +35,21 @@ void check_sampler(const Kernels& kernels, Sampler& sampler, Random& random);
 // Exits with `message` unless `condition` holds.
 void require(bool condition, const std::string& message);
 
+// Adds bytes of results to the digest of this thread.
+void record_bytes(const void* bytes, size_t count);
+template <typename T>
+void record(const T* results, size_t count) {
+    record_bytes(results, count * sizeof(T));
+}
+
+// Whether linear maps of S are chains of fused multiply-adds of float32, in the order of the inputs.
+template <typename S>
+bool fuses_products(const Kernels& kernels) {
+    std::string name = kernels.name;
+    return name != "portable" &&
+           (sizeof(S) == 4 || (name.find("bf16") == std::string::npos && name.find("amx") == std::string::npos));
+}
+
 // A random integer in [low, high].
 inline int between(Random& random, int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); }
 
