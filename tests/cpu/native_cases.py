@@ -24,12 +24,14 @@ if TYPE_CHECKING:
 
 SETS = _native.instruction_sets()
 DTYPES = (torch.float32, torch.bfloat16)
-ALIKE = [name for name in SETS if name in ("avx512_vnni", "avx512", "avx2_vnni", "avx2")]
+ALIKE = [
+    name for name in SETS if name in ("avx512_vnni", "avx512", "avx2_vnni", "avx2", "neon_i8mm", "neon_dot", "neon")
+]
 """They do the same operations in the same order."""
 each_linear_set = pytest.mark.parametrize("isa", SETS)
-WITHOUT_VNNI = [name for name in SETS if not name.endswith("_vnni")]
-"""Sets with VNNI have linear maps of their own; their other kernels are those of the set without."""
-each_set = pytest.mark.parametrize("isa", WITHOUT_VNNI)
+WHOLE_SETS = [name for name in SETS if not name.endswith(("_vnni", "_dot", "_i8mm"))]
+"""The others have linear maps of their own alone; their other kernels are those of one of these."""
+each_set = pytest.mark.parametrize("isa", WHOLE_SETS)
 each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 some = settings(max_examples=60, deadline=None, derandomize=True)
 many = settings(max_examples=500, deadline=None)

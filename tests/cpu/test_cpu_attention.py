@@ -26,7 +26,7 @@ from native_cases import (
     DTYPES,
     SETS,
     U_SUM,
-    WITHOUT_VNNI,
+    WHOLE_SETS,
     U,
     assert_near,
     each_dtype,
@@ -62,7 +62,7 @@ MIXED = [SpanCase(0, 40), *(SpanCase(n, 1) for n in (126, 127, 128)), SpanCase(2
 @covering(
     ("kept", "isa"), ("kept", "dtype"), ("isa", "dtype", "threads"),
     kept=[(shape, layout) for shape in SHAPES for layout in shape.layouts],
-    isa=WITHOUT_VNNI, dtype=DTYPES, threads=[1, 2],
+    isa=WHOLE_SETS, dtype=DTYPES, threads=[1, 2],
 )  # fmt: skip
 def test_attention_is_near_float64(kept: tuple[Shape, str], isa: str, dtype: torch.dtype, threads: int) -> None:
     shape, layout = kept
@@ -217,7 +217,7 @@ def test_two_threads_may_call_at_once(dtype: torch.dtype) -> None:
             assert same_bits(out, expected[layer])
 
 
-@covering(("isa", "dtype"), ("layout", "dtype"), isa=WITHOUT_VNNI, dtype=DTYPES, layout=LAYOUTS)
+@covering(("isa", "dtype"), ("layout", "dtype"), isa=WHOLE_SETS, dtype=DTYPES, layout=LAYOUTS)
 @given(moves=st.lists(st.tuples(st.integers(0, 63), st.integers(0, 63)), max_size=40, unique_by=lambda move: move[1]))
 def test_tokens_move_as_if_all_were_read_before_any_is_written(
     isa: str, dtype: torch.dtype, layout: str, moves: list[tuple[int, int]]

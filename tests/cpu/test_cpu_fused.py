@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from native_cases import SETS, WITHOUT_VNNI, each_set
+from native_cases import SETS, WHOLE_SETS, each_set
 
 from covering import covering
 from specserve.models.mlp import MixtureOfExperts
@@ -74,7 +74,7 @@ def same_decisions(a: Run, b: Run) -> bool:
 
 @covering(
     ("model", "dtype"), ("isa", "dtype"),
-    model=MODELS, isa=WITHOUT_VNNI, dtype=["float32", "bfloat16"], indirect=["model"],
+    model=MODELS, isa=WHOLE_SETS, dtype=["float32", "bfloat16"], indirect=["model"],
 )  # fmt: skip
 def test_fused_layers_have_the_bits_of_the_pieces(model: Path, isa: str, dtype: str) -> None:
     requests = varied_requests(6)

@@ -12,7 +12,7 @@ from fused_checks import (
     assert_the_bits_of_the_pieces,
     options,
 )
-from native_cases import WITHOUT_VNNI, machine
+from native_cases import WHOLE_SETS, machine
 from test_cpu_fused import same_decisions
 from test_cpu_gated_delta_net import core_mixer
 
@@ -51,7 +51,7 @@ def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @covering(("model", "dtype"), ("isa", "dtype"),
-    model=MODELS, isa=WITHOUT_VNNI, dtype=["float32", "bfloat16"], indirect=["model"],
+    model=MODELS, isa=WHOLE_SETS, dtype=["float32", "bfloat16"], indirect=["model"],
 )  # fmt: skip
 def test_fused_layers_with_gated_delta_nets_have_the_bits_of_the_pieces(model: Path, isa: str, dtype: str) -> None:
     both = (options(isa, dtype=dtype, threads=n) for n in (2, 1))

@@ -1,6 +1,6 @@
 """avx2 computes the bits of avx512: the same operations in the same order, half as many lanes at a time.
 
-VNNI changes none of them.
+VNNI changes none of them; nor do dot products and products of matrices of bytes on NEON, whose bits are these, too.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def assert_same_on_all(compute: Callable[[str], list[Tensor]]) -> None:
 @each_dtype
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("unusual", [False, True])
-def test_linear_maps_have_the_bits_of_avx512(dtype: torch.dtype, size: int, unusual: bool) -> None:
+def test_linear_maps_have_the_same_bits(dtype: torch.dtype, size: int, unusual: bool) -> None:
     weight, bias = randn(100, size, dtype=dtype), randn(100, dtype=dtype)
     xs = [randn(rows, size, dtype=dtype, seed=rows) for rows in (1, 2, 3, 4, 5, 7, 37, 130)]
     if unusual:
@@ -47,7 +47,7 @@ def test_linear_maps_have_the_bits_of_avx512(dtype: torch.dtype, size: int, unus
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("scale", [1.0, 40.0])
 @pytest.mark.parametrize("unusual", [False, True])
-def test_row_wise_kernels_have_the_bits_of_avx512(dtype: torch.dtype, size: int, scale: float, unusual: bool) -> None:
+def test_row_wise_kernels_have_the_same_bits(dtype: torch.dtype, size: int, scale: float, unusual: bool) -> None:
     x, weight = randn(50, size, dtype=dtype, scale=scale), randn(size, dtype=dtype)
     cos, sin = randn(50, 1, size), randn(50, 1, size, seed=1)
     if unusual:
@@ -68,7 +68,7 @@ SHAPES += [shape._replace(cap=2.0, sinks=True) for shape in SHAPES[-4:]]
 
 @each_dtype
 @pytest.mark.parametrize(("shape", "layout"), [(shape, each) for shape in SHAPES for each in shape.layouts], ids=str)
-def test_attention_has_the_bits_of_avx512(dtype: torch.dtype, shape: Shape, layout: str) -> None:
+def test_attention_has_the_same_bits(dtype: torch.dtype, shape: Shape, layout: str) -> None:
     spans = [SpanCase(0, 50), SpanCase(127, 1), SpanCase(250, 3, 5, (-1, 0, -1, 2, 0)), SpanCase(3, 2)]
 
     def compute(isa: str) -> list[Tensor]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from native_cases import SETS, WITHOUT_VNNI
+from native_cases import SETS, WHOLE_SETS
 from test_cpu_int8_engine import BESIDE, check_plugins_beside, noisy
 
 from covering import covering
@@ -69,9 +69,7 @@ def test_logits_are_those_of_transformers_with_rounded_keys_and_values(tmp_path:
     assert median(abs(a.logprob - b.logprob) for a, b in zip(got, exact, strict=True)) > 1e-3
 
 
-@covering(
-    ("isa", "dtype"), ("block_size", "dtype"), isa=WITHOUT_VNNI, dtype=["float32", "bfloat16"], block_size=[16, 8]
-)
+@covering(("isa", "dtype"), ("block_size", "dtype"), isa=WHOLE_SETS, dtype=["float32", "bfloat16"], block_size=[16, 8])
 def test_chains_and_trees_are_lossless(toy_model: Path, isa: str, dtype: str, block_size: int) -> None:
     served = assert_lossless(toy_model, varied_requests(8), noisy, **options(isa, dtype=dtype, block_size=block_size))
     right, drafted = accepted(served)

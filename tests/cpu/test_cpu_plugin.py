@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -48,6 +49,13 @@ def test_an_instruction_set_may_be_chosen(toy_model: Path, isa: str) -> None:
 def test_an_unsupported_instruction_set_is_refused_with_the_supported_ones(toy_model: Path) -> None:
     with pytest.raises(ConfigError, match=rf"cpu.instruction_set: sse .*allowed are auto, {', '.join(SETS)}"):
         make_engine(toy_model, plugins=("cpu",), plugin_options={"cpu": {"instruction_set": "sse"}})
+
+
+def test_an_instruction_set_of_another_architecture_is_refused_as_such(toy_model: Path) -> None:
+    is_arm = platform.machine() in ("aarch64", "arm64")
+    foreign, machines = ("avx2", "x86_64 or AMD64") if is_arm else ("neon_dot", "aarch64 or arm64")
+    with pytest.raises(ConfigError, match=f"{foreign} is for processors of {machines}, and this one is "):
+        make_engine(toy_model, plugins=("cpu",), plugin_options={"cpu": {"instruction_set": foreign}})
 
 
 def test_an_unknown_option_is_refused_with_the_known_ones(toy_model: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from native_cases import SETS, WITHOUT_VNNI, each_set, many, randn
+from native_cases import SETS, WHOLE_SETS, each_set, many, randn
 from sampling_reference import CUTOFFS, admitted, cutoff, sampler, valid_tokens, varied_rows
 
 from covering import covering
@@ -164,7 +164,7 @@ def many_draws(cut: tuple[tuple[str, Any], ...]) -> list[ScoredRow]:
     return [ScoredRow(0, admitted(VOCAB, seed=i, temperature=0.9, **dict(cut)), ()) for i in range(20_000)]
 
 
-@covering(("cut", "kind"), ("isa", "kind"), cut=CUTOFFS, kind=["distinct", "tied"], isa=WITHOUT_VNNI)
+@covering(("cut", "kind"), ("isa", "kind"), cut=CUTOFFS, kind=["distinct", "tied"], isa=WHOLE_SETS)
 def test_sampled_tokens_have_the_target_distribution(cut, kind, isa):
     """Chi-square over the tokens that a full sort keeps; no others are drawn."""
     x = randn(VOCAB, seed=5, scale=2.0)

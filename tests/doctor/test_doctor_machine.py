@@ -26,7 +26,7 @@ from specserve_workbench.doctor.torch_build import torch_rows
 
 OLD = "processor\t: 0\nmodel name\t: Old CPU\nflags\t\t: fpu sse sse2\n\nprocessor\t: 1\nflags\t: avx2\n"
 NEW = "model name\t: New CPU\nflags\t\t: avx2 fma avx512f avx512_bf16 amx_bf16\n"
-ARM = "processor\t: 0\nFeatures\t: fp asimd bf16 sve\n"
+ARM = "processor\t: 0\nFeatures\t: fp asimd asimddp sve i8mm bf16\n"
 TORCH_ONLY = {"default_plugins": False}
 
 
@@ -42,7 +42,7 @@ def four_cores(monkeypatch):
     [
         (OLD, "warning", "not told by the system; torch"),
         (NEW, "ok", "AVX2, FMA, AVX-512, AVX512_BF16, AMX; torch"),
-        (ARM, "ok", "NEON, BF16, SVE; torch"),
+        (ARM, "ok", "NEON, DOTPROD, I8MM, BF16, SVE; torch"),
         (None, "ok", "not told by the system; torch"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from typing import TYPE_CHECKING, Any
 
 from fuzz.drawing.speculation import draw_speculation
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
 
     from fuzz.plans import ModelPlan
 
-INSTRUCTION_SETS = ("avx2", "avx2_vnni", "avx512", "avx512_vnni", "avx512_bf16", "amx", "portable")
+X86_SETS = ("avx2", "avx2_vnni", "avx512", "avx512_vnni", "avx512_bf16", "amx", "portable")
+ARM_SETS = ("neon", "neon_dot", "neon_i8mm", "neon_bf16", "portable")
+INSTRUCTION_SETS = ARM_SETS if platform.machine() in ("aarch64", "arm64") else X86_SETS
 """Where the processor lacks one, the fastest that it has is taken in its place."""
 
 
@@ -61,7 +64,8 @@ def draw_arithmetic(rng: random.Random, native: bool) -> dict[str, Any]:
         backends: tuple[str, ...] = ("auto", "sdpa")
     else:
         fields = {"kernels": "cpu", "threads": rng.choice((1, 1, 1, 2, 2, 3))}
-        fields["instruction_set"] = "auto" if rng.random() < 0.4 else rng.choice(INSTRUCTION_SETS[: rng.choice((6, 7))])
+        sets = rng.choice((INSTRUCTION_SETS[:-1], INSTRUCTION_SETS)) if rng.random() >= 0.4 else ("auto",)
+        fields["instruction_set"] = rng.choice(sets)
         fields["attention"] = "sdpa" if rng.random() < 0.15 else "auto"
         backends = ("auto", "sdpa", "cpu_paged")
     if rng.random() < 0.35:

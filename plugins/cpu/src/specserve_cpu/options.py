@@ -20,8 +20,8 @@ GROUP_SIZES: dict[Weights, int | None] = {"auto": None, "int8": WHOLE_ROW, "int8
 
 class CpuOptions(msgspec.Struct, frozen=True, kw_only=True):
     instruction_set: str = AUTO
-    """auto is the fastest that the processor supports of amx, avx512_bf16, avx512_vnni, avx512, avx2_vnni, avx2 or
-    portable. Results differ between them in their last bits."""
+    """auto is the fastest that the processor supports of amx, avx512_bf16, avx512_vnni, avx512, avx2_vnni, avx2,
+    neon_bf16, neon_i8mm, neon_dot, neon or portable. Results differ between them in their last bits."""
     weights: Weights = AUTO
     """How weights are kept. auto is the model's dtype. int8 is 8 bits with a scale for each output, int8-g64 with a
     scale for each output and 64 inputs: half the memory to read, with other results. int4 is 4 bits with a scale and

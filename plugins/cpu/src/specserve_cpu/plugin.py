@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import platform
+from typing import TYPE_CHECKING, Final
 
 import torch
 
@@ -16,6 +17,13 @@ from specserve_cpu.options import AUTO, CpuOptions
 if TYPE_CHECKING:
     from specserve.api import EngineConfig
     from specserve_cpu.options import KeysValues
+
+
+ARCHITECTURES: Final = {
+    ("amx", "avx512_bf16", "avx512_vnni", "avx512", "avx2_vnni", "avx2"): ("x86_64", "AMD64"),
+    ("neon_bf16", "neon_i8mm", "neon_dot", "neon"): ("aarch64", "arm64"),
+}
+"""Machines by the instruction sets that are for them alone, as `platform.machine` names them."""
 
 
 class CpuPlugin:
@@ -48,7 +56,15 @@ def resolve_instruction_set(name: str) -> str:
         return supported[0]
     if name not in supported:
         raise ConfigError(
-            f"cpu.instruction_set: {name} does not run on this processor, or not in this build; got {name!r}, "
+            f"cpu.instruction_set: {name} {why_not_here(name)}; got {name!r}, "
             f"allowed are auto, {', '.join(supported)}. Leave it at auto."
         )
     return name
+
+
+def why_not_here(name: str) -> str:
+    machine = platform.machine()
+    for sets, machines in ARCHITECTURES.items():
+        if name in sets and machine not in machines:
+            return f"is for processors of {' or '.join(machines)}, and this one is {machine}"
+    return "does not run on this processor, or not in this build"

@@ -25,8 +25,9 @@ VECTORS = {
     "avx512_bf16": "AVX512_BF16",
     "amx_bf16": "AMX",
     "asimd": "NEON",
-    "bf16": "BF16",
+    "asimddp": "DOTPROD",
     "i8mm": "I8MM",
+    "bf16": "BF16",
     "sve": "SVE",
 }
 """Flags of /proc/cpuinfo that matter to kernels, x86's and ARM's."""
