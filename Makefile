@@ -7,6 +7,7 @@
 #                   CLIENTS="openai llm" for some (docs/testing.md)
 #   make test-routers  smg and vllm-router, unmodified, before two servers (docs/scale.md)
 #   make test-cluster  two replicas on Ray Serve, on this machine, against one server (docs/ray.md)
+#   make test-arm   the native plugins cross-built for aarch64: their tests and the demo model under qemu (docs/testing.md)
 #   make test-page  the playground in chromium, which is installed where it can be (docs/playground.md)
 #   make fuzz       random combinations for SECONDS=600 from SEED=1; CASE=file replays a failure (docs/testing.md)
 #   make soak       a server with all plugins under mixed clients for MINUTES=30, SEED=1; FORM=engine-process for one of
@@ -29,7 +30,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 # short enough that two pools on the same cores do not stall each other.
 export GOMP_SPINCOUNT ?= 20000
 
-.PHONY: demo serve test test-all test-clients test-cluster test-routers test-page fuzz soak lint pages proofs docs docs-serve wheels bench bench-peers gpu-check \
+.PHONY: demo serve test test-all test-clients test-cluster test-routers test-arm test-page fuzz soak lint pages proofs docs docs-serve wheels bench bench-peers gpu-check \
 	native-where-possible clean
 
 # The demo and the server run without the native plugins where these cannot be built; the tests need them.
@@ -72,6 +73,7 @@ test: $(VENV)/.dev $(UNPACKED)
 test-all: $(VENV)/.dev $(UNPACKED)
 	@$(COMPILE)
 	$(PYTEST) -m "not gpu"
+	@if $(BIN)/python tests/arm/tools.py; then $(MAKE) --no-print-directory test-arm; fi
 
 # FORM says where a server's engine runs: engine-process or no-engine-process.
 # Each client is installed once, into an environment of its own under build/clients.
@@ -86,6 +88,11 @@ test-routers: $(VENV)/.dev
 # Ray is installed once, into build/cluster/venv, which sees what .venv has.
 test-cluster: $(VENV)/.dev
 	@$(BIN)/python tests/cluster/run.py
+
+# What it needs is installed where that is possible, and kept in build/arm. test-all runs it where qemu and the compiler are.
+test-arm: $(VENV)/.dev
+	@$(BIN)/python tests/arm/prepare.py
+	$(BIN)/python -m pytest -c tests/arm/pytest.ini tests/arm -q --durations=10
 
 # make test runs the same where chromium is; axe-core, which looks for barriers, is fetched here only.
 test-page: $(VENV)/.dev

@@ -33,8 +33,8 @@ settings.register_profile("suite", deadline=None)
 settings.load_profile("suite")
 """How long an example takes is the machine's."""
 
-collect_ignore = ["clients", "cluster", "routers"]
-"""They import what `make test-clients`, `make test-cluster` and `make test-routers` install elsewhere."""
+collect_ignore = ["arm", "clients", "cluster", "routers"]
+"""They need what `make test-arm`, `make test-clients`, `make test-cluster` and `make test-routers` install elsewhere."""
 
 LONG_FILES = ("test_conformance.py", "test_soak_short.py", "test_dry_run.py", "test_cpu_sanitizers.py")
 

@@ -1,0 +1,31 @@
+"""The stress program of the C++ kernels under emulation: rows alone and among others, and a plain reference."""
+
+from __future__ import annotations
+
+import pytest
+from emulated import NEWEST, PLAIN, PROCESSORS, program
+from places import STRESS
+
+ENDS_WITH = "stress: ok with "
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, list[str]]:
+    """The instruction sets that each processor has, fastest first, all of which held."""
+    return {processor: stress(processor) for processor in PROCESSORS}
+
+
+def stress(processor: str) -> list[str]:
+    run = program(processor, STRESS / "stress", 0, seconds=600)
+    assert run.returncode == 0, run.stdout + run.stderr
+    last = run.stdout.splitlines()[-1]
+    assert last.startswith(ENDS_WITH), run.stdout
+    return last.removeprefix(ENDS_WITH).split()
+
+
+def test_the_kernels_hold_on_every_processor(found: dict[str, list[str]]) -> None:
+    assert all(sets[-1] == "portable" for sets in found.values())
+
+
+def test_a_newer_processor_has_all_sets_of_a_plain_one(found: dict[str, list[str]]) -> None:
+    assert set(found[NEWEST]) >= set(found[PLAIN])
