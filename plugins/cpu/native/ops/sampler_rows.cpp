@@ -1,7 +1,7 @@
 // What `Sampler` does with one row, in one thread: edits, cutoffs and log-probabilities.
 #include <algorithm>
-#include <cfloat>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "ops/sampler.hpp"
@@ -26,7 +26,9 @@ void keep_bits(const uint32_t* bits, int size, float* x) {
     }
 }
 
-float search_threshold(float row_max, float depth) { return depth == INFINITY ? -FLT_MAX : row_max - depth; }
+float search_threshold(float row_max, float depth) {
+    return depth == INFINITY ? std::numeric_limits<float>::lowest() : row_max - depth;
+}
 
 uint64_t splitmix64_finalize(uint64_t x) {
     x = (x ^ x >> 30) * kFirstMultiplier;
