@@ -11,6 +11,7 @@ import json
 import resource
 import signal
 import sys
+from contextlib import suppress
 from functools import lru_cache
 from itertools import islice
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 import jsonschema_rs
 
 MAX_BYTES = 2**30
-"""Of the process."""
+"""Of the process, where the system holds it to that."""
 MAX_ERRORS = 8
 MAX_CHARACTERS = 300
 """Of an error."""
@@ -42,7 +43,8 @@ def short(message: str) -> str:
 def main() -> None:
     """The first argument: how many seconds of the CPU a value may take; then the process is ended by SIGPROF."""
     seconds = float(sys.argv[1])
-    resource.setrlimit(resource.RLIMIT_AS, (MAX_BYTES, MAX_BYTES))
+    with suppress(ValueError, OSError):  # macOS refuses: there the seconds alone bound what a value takes
+        resource.setrlimit(resource.RLIMIT_AS, (MAX_BYTES, MAX_BYTES))
     for line in sys.stdin:
         asked = json.loads(line)
         signal.setitimer(signal.ITIMER_PROF, seconds)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-import select
+import selectors
 import signal
 import subprocess
 import sys
@@ -114,14 +114,16 @@ def ask(worker: subprocess.Popen[bytes], line: bytes) -> bytes:
     worker.stdin.write(line)
     worker.stdin.flush()
     deadline, answer = time.monotonic() + WAIT_SECONDS, b""
-    while not answer.endswith(b"\n"):
-        if not select.select([worker.stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
-            raise TimeoutError
-        part = os.read(worker.stdout.fileno(), 2**16)
-        if not part:
-            worker.wait()  # its own code, before it is ended
-            raise ConnectionError
-        answer += part
+    with selectors.DefaultSelector() as output:
+        output.register(worker.stdout, selectors.EVENT_READ)
+        while not answer.endswith(b"\n"):
+            if not output.select(max(0.0, deadline - time.monotonic())):
+                raise TimeoutError
+            part = os.read(worker.stdout.fileno(), 2**16)
+            if not part:
+                worker.wait()  # its own code, before it is ended
+                raise ConnectionError
+            answer += part
     return answer
 
 
