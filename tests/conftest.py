@@ -34,7 +34,7 @@ settings.load_profile("suite")
 """How long an example takes is the machine's."""
 
 collect_ignore = ["arm", "clients", "cluster", "routers"]
-"""They need what `make test-arm`, `make test-clients`, `make test-cluster` and `make test-routers` install elsewhere."""
+"""They need what `make test-arm`, `-clients`, `-cluster` and `-routers` install elsewhere."""
 
 LONG_FILES = ("test_conformance.py", "test_soak_short.py", "test_dry_run.py", "test_cpu_sanitizers.py")
 
