@@ -5,9 +5,11 @@ A plugin's package in build/arm/plugins is its sources, linked, beside the modul
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -19,7 +21,7 @@ from tools import PrepareError, gpp
 
 HERE = Path(__file__).parent
 CMAKE, NINJA = (Path(sys.executable).parent / name for name in ("cmake", "ninja"))
-STRESS_FLAGS = ("-std=c++20", "-O1", "-ffp-contract=off", "-pthread")
+STRESS_FLAGS = ("-std=c++20", "-O1", "-ffp-contract=off")
 
 
 def make() -> None:
@@ -58,9 +60,12 @@ def build(name: str) -> None:
 def build_stress(native: Path) -> None:
     """Of the library that the plugin was built of."""
     print("== compiling the stress program of the cpu plugin for aarch64", flush=True)
-    sources = sorted((native / "stress").glob("*.cpp"))
+    objects = {path: STRESS / f"{path.stem}.o" for path in (native / "stress").glob("*.cpp")}
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        commands = [[gpp(), *STRESS_FLAGS, "-I", native, "-c", path, "-o", made] for path, made in objects.items()]
+        list(pool.map(run, commands))
     library = BUILD / "cpu" / "libcpu_kernels.a"
-    run([gpp(), *STRESS_FLAGS, "-I", native, *sources, library, "-o", STRESS / "stress"])
+    run([gpp(), "-pthread", *objects.values(), library, "-o", STRESS / "stress"])
 
 
 def run(command: list[object]) -> None:

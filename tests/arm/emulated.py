@@ -5,12 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 from shutil import which
-from typing import TYPE_CHECKING
 
 from places import OVERLAY, PURE, ROOT, SITE, SYSROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 PLAIN, NEWEST = "cortex-a57", "max"
 """Armv8.0 without any extension of arithmetic; all that this qemu emulates."""
@@ -34,12 +30,6 @@ def python(processor: str, *arguments: object, seconds: float) -> str:
     run = program(processor, PYTHON, *arguments, seconds=seconds)
     assert run.returncode == 0, run.stdout + run.stderr
     return run.stdout
-
-
-def instruction_sets(processor: str) -> Sequence[str]:
-    """What the plugin that was built for aarch64 finds, fastest first."""
-    code = "from specserve_cpu import _native; print(*_native.instruction_sets())"
-    return python(processor, "-c", code, seconds=300).split()
 
 
 def qemu() -> str:

@@ -1,4 +1,4 @@
-"""A Debian or Ubuntu for aarch64 in a folder: libc, libstdc++ and Python with its headers.
+"""A Debian for aarch64 in a folder: libc, libstdc++ and Python with its headers.
 
 apt resolves and downloads, with lists and a state of its own below build/arm, so that the machine's stay as they are.
 """

@@ -29,7 +29,7 @@ def require() -> None:
     if platform.machine() in ("aarch64", "arm64"):
         raise PrepareError("this machine is an aarch64 itself: make test runs everything there, without qemu")
     if which("apt-get") is None:
-        raise PrepareError("apt-get is needed, which brings a Python for aarch64: run it on Debian or Ubuntu")
+        raise PrepareError("apt-get is needed, which brings a Python for aarch64: run it on Debian")
     if not (programs := missing()):
         return
     packages = [PACKAGES[program] for program in programs]
