@@ -28,6 +28,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "qwen3_5_moe_text": {},
     "qwen2_moe": {"num_hidden_layers": 3, "mlp_only_layers": [1]},
     "granitemoeshared": {"intermediate_size": 96, "shared_intermediate_size": 72},
+    "glm4_moe": {"num_hidden_layers": 3},
 }
 """By architecture, what differs from its toy."""
 BLOCKS = {**dict.fromkeys(("granitemoe", "granitemoeshared"), "block_sparse_moe"), "lfm2_moe": "feed_forward"}

@@ -27,7 +27,7 @@ IGNORED = (DeprecationWarning, FutureWarning, RuntimeWarning, UserWarning)
 pytestmark = pytest.mark.filterwarnings(*(f"ignore::{kind.__name__}" for kind in IGNORED))
 BOTH = ["experts.gate_up_proj", "experts.down_proj"]
 ROUTERS = ["gate.weight", "router.weight"]
-REFUSED_BY_PEFT = dict.fromkeys(("lfm2_moe", "qwen3_5_moe_text", "qwen2_moe"), "gate")
+REFUSED_BY_PEFT = dict.fromkeys(("lfm2_moe", "qwen3_5_moe_text", "qwen2_moe", "glm4_moe"), "gate")
 """A module that it makes no parameter of."""
 NAMED_MODULES = ["q_proj", "gate_proj", "up_proj", "down_proj", "gate", "w1", "w2", "w3"]
 FORMS: dict[str, dict[str, Any]] = {

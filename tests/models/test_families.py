@@ -24,7 +24,7 @@ FAMILIES = (
     *("gemma2", "gemma3_text", "granite", "ministral", "ministral3", "olmo2", "olmo3", "phi3", "smollm3"),
     *("gpt_oss", "granitemoe", "mixtral", "olmoe", "qwen3_moe"),
     *("lfm2", "lfm2_moe", "lfm3", "qwen3_5_text"),
-    *("qwen3_5_moe_text", "qwen2_moe", "granitemoeshared"),
+    *("qwen3_5_moe_text", "qwen2_moe", "granitemoeshared", "glm4_moe"),
 )
 PROMPT = [(11 * i + 3) % 300 for i in range(70)]
 

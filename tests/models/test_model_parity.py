@@ -190,6 +190,12 @@ CASES |= {
     "granitemoeshared-without": {"shared_intermediate_size": 0},
     "granitemoeshared-odd-tied": {"shared_intermediate_size": 13, "tie_word_embeddings": True},
 }
+CASES |= {
+    "glm4_moe": {},
+    "glm4_moe-as-shipped": {"n_routed_experts": 32, "num_experts_per_tok": 8, "num_nextn_predict_layers": 1, **FOUR},
+    "glm4_moe-norms": {"use_qk_norm": True, "attention_bias": False, "n_shared_experts": 2, "head_dim": 48},
+    "glm4_moe-all-layers": {"first_k_dense_replace": 0, "norm_topk_prob": False, "tie_word_embeddings": True},
+}
 CASES |= {f"{family.get('architecture', 'llama')}-{name}": family for name, family in FAMILIES.items()}
 
 
@@ -229,7 +235,7 @@ NEWER = (
     *("gemma2", "gemma3_text", "granite", "ministral", "ministral3", "olmo2", "olmo3", "phi3", "smollm3"),
     *("gpt_oss", "granitemoe", "mixtral", "olmoe", "qwen3_moe"),
     *("lfm2", "lfm2_moe", "lfm3", "qwen3_5_text"),
-    *("qwen3_5_moe_text", "qwen2_moe", "granitemoeshared"),
+    *("qwen3_5_moe_text", "qwen2_moe", "granitemoeshared", "glm4_moe"),
 )
 PART = {"partial_rotary_factor": 0.5}
 

@@ -15,7 +15,7 @@ from specserve.models.lowrank_delta import LowRankDelta
 from specserve.models.mixer import MixerConfig
 from specserve.models.mlp import DenseMlp, MixtureOfExperts, Mlp, SharedExpert, dense_mlp
 from specserve.models.part import WHOLE_MODEL, ModelPart
-from specserve.models.projection import NO_BATCH, BatchRows, Projection, Router
+from specserve.models.projection import NO_BATCH, BatchRows, Projection, Router, WideRouter
 from specserve.models.quantised import dense
 from specserve.models.recurrence import TokenByToken
 from specserve.models.rope import RotaryTable, rotary_table, supported_length
@@ -91,6 +91,7 @@ __all__ = [
     "WeightFormat",
     "WeightSource",
     "WholeMap",
+    "WideRouter",
     "copy_tap",
     "dense",
     "dense_mlp",

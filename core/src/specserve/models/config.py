@@ -134,6 +134,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
             "logit cap": m.logit_cap is not None,
             "experts": self.experts is not None,
             "experts by sigmoids": self.experts is not None and self.experts.scores == "sigmoid",
+            "routers in float32": self.experts is not None and self.experts.wide_logits,
             "shared expert": self.experts is not None and self.experts.shared_size is not None,
             "mixers": any(self.mixers),
             "score cap": m.score_cap is not None,

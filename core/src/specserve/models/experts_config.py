@@ -13,9 +13,9 @@ of each."""
 
 class ExpertsConfig(msgspec.Struct, frozen=True, kw_only=True):
     """A router gives each token to the `chosen` experts with the highest logits; of equal ones the lower is taken. It
-    computes in float32, from logits in the model's dtype. What the experts give is multiplied by their weights and
-    added in float32, the highest first, and rounded once. With sigmoids those with the highest scores are chosen, after
-    a bias of each expert's own, and scores, sums and weights are rounded each."""
+    computes in float32, from logits in the model's dtype or in float32. What the experts give is multiplied by their
+    weights and added in float32, the highest first, and rounded once. With sigmoids those with the highest scores are
+    chosen, after a bias of each expert's own, and scores, sums and weights are rounded each."""
 
     count: int
     """Experts of a layer."""
@@ -33,7 +33,9 @@ class ExpertsConfig(msgspec.Struct, frozen=True, kw_only=True):
     weight_scale: float = 1.0
     """What weights are multiplied by; only of sigmoids."""
     rounded: bool = True
-    """Weights are rounded to the model's dtype."""
+    """Weights are rounded to the dtype of the logits."""
+    wide_logits: bool = False
+    """The router's weights are float32, and so are its products and logits."""
     router_bias: bool = False
     shared_size: int | None = None
     """The intermediate size of an MLP that every token passes beside its experts, the shared expert; None for none.

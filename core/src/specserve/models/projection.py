@@ -147,6 +147,20 @@ class Router(Projection):
         return kernels.prepare_router(weight, self.bias)
 
 
+class WideRouter(Router):
+    """A router whose weight and outputs are float32, whatever the model's dtype. What adapters add to them is computed
+    in the model's."""
+
+    def __call__(self, x: Tensor, at: BatchRows = NO_BATCH) -> Tensor:
+        """x: [T, in] in the model's dtype -> [T, out] in float32."""
+        out = self._kernel(x.float(), self.weight, self.bias)
+        if self.deltas:
+            added = x.new_zeros(out.shape)
+            self.add_deltas(x, added, at)
+            out += added
+        return out if self.whole.combine is None else self.whole.combine(out)
+
+
 def packed_as_kept(
     kernels: KernelSet, weight: Weight | DeferredWeight, bias: Tensor | None
 ) -> Callable[[Tensor], Tensor] | None:

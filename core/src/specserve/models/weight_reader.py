@@ -13,7 +13,7 @@ import torch
 from specserve.models.decoder import DecoderLayer, DecoderWeights
 from specserve.models.mlp import DenseMlp, MixtureOfExperts, SharedExpert, activation_of
 from specserve.models.part import WHOLE_MODEL, ModelPart
-from specserve.models.projection import Projection, Router
+from specserve.models.projection import Projection, Router, WideRouter
 from specserve.models.quantised import DeferredWeight, dense, placed, stacked
 from specserve.models.tensor_names import (
     BLOCKS,
@@ -147,7 +147,8 @@ class WeightReader:
         experts = self.config.experts
         if experts is None or not experts.layers[index]:
             return self.dense_mlp(index)
-        router = self.projection(index, "router", "mlp", ("gate",), Router)
+        kind = WideRouter if experts.wide_logits else Router
+        router = self.projection(index, "router", "mlp", ("gate",), kind)
         made = tuple(self.dense_mlp(index, f"experts.{expert}") for expert in range(experts.count))
         bias = self.wide(f"model.layers.{index}.{CHOICE_BIAS}") if experts.choice_bias else None
         shared = None
@@ -179,7 +180,7 @@ class WeightReader:
         self, index: int, name: str, block: str, parts: tuple[str, ...], kind: type[Projection] = Projection
     ) -> Projection:
         paths = [f"model.layers.{index}.{block}.{part}" for part in parts]
-        weight = self.linear_weight(paths)
+        weight = self.wide(f"{paths[0]}.weight") if kind is WideRouter else self.linear_weight(paths)
         biased = f"{paths[0]}.bias" in self.shapes
         bias = self.joined(tuple(f"{path}.bias" for path in paths)) if biased else None
         full = f"layers.{index}.{name}"

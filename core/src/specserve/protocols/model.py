@@ -90,9 +90,9 @@ class KernelSet(ABC):
     def choose_experts(
         self, logits: Tensor, config: Any, choice_bias: Tensor | None = None
     ) -> tuple[Tensor, Tensor] | None:
-        """logits: [T, E] in the model's dtype; config: a `specserve.models.experts_config.ExpertsConfig`, which says
-        how; choice_bias: [E] float32, where it says so. -> experts [T, k] int64, and their weights [T, k] float32.
-        None: `specserve.models.routing` does it."""
+        """logits: [T, E] in the model's dtype or in float32; config: a
+        `specserve.models.experts_config.ExpertsConfig`, which says how; choice_bias: [E] float32, where it says so.
+        -> experts [T, k] int64, and their weights [T, k] float32. None: `specserve.models.routing` does it."""
         return None
 
     @abstractmethod

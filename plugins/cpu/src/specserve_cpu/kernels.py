@@ -186,7 +186,7 @@ class CpuKernels(KernelSet):
         weights = torch.empty(chosen.shape, dtype=torch.float32)
         rows, numbers = dlpack(contiguous_rows(logits)), routing_numbers(config)
         bias = None if choice_bias is None else dlpack(choice_bias)
-        self.native.choose_experts(self.machine, rows, numbers, bias, dlpack(chosen), dlpack(weights))
+        native_module(logits.dtype).choose_experts(self.machine, rows, numbers, bias, dlpack(chosen), dlpack(weights))
         return chosen, weights
 
     def pack_adapter(self, weights: AdapterWeights) -> PackedAdapter:
