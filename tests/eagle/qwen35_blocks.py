@@ -17,7 +17,7 @@ from changed_files import change_json, change_tensors
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from mtp_blocks import LAYER, random_block
+from mtp_blocks import LAYER, random_block, with_stacks
 from specserve.models.safetensors_header import SINGLE
 from specserve_workbench.testing.toy import write_checkpoint
 
@@ -35,6 +35,14 @@ def write_target(path: Path, block: Tensors | None = None, **changes: Any) -> Pa
     """A random target with a block, which is random unless it is given."""
     write_checkpoint(path, **(SHAPE | {"architecture": "qwen3_5_text"} | changes))
     return change_tensors(path, **(random_block(raw_of(path)) if block is None else block))
+
+
+def with_stacked_experts(path: Path) -> Path:
+    """The target with its block's experts as two stacks of matrices."""
+    held = load_file(path / SINGLE)
+    gone = dict.fromkeys(name for name in held if name.startswith(f"{LAYER}mlp.experts."))
+    block = {name: tensor for name, tensor in held.items() if name.startswith("mtp.")}
+    return change_tensors(path, **(gone | with_stacks(block, raw_of(path)["num_experts"])))
 
 
 def write_reading_target(path: Path, target: Path) -> Path:

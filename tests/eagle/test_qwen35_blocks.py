@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import pytest
 from block_chains import assert_acceptance_of_a_trained_block, assert_references, generate, hidden_states_of
-from changed_files import change_tensors
-from qwen35_blocks import Reference, raw_of, write_reading_target, write_saved_target, write_target
-from safetensors.torch import load_file
-
-from mtp_blocks import LAYER, with_stacks
-from specserve.models.safetensors_header import SINGLE
+from qwen35_blocks import (
+    Reference,
+    raw_of,
+    with_stacked_experts,
+    write_reading_target,
+    write_saved_target,
+    write_target,
+)
 
 FAMILIES = ("qwen3_5_text", "qwen3_5_moe_text")
 
@@ -50,10 +52,7 @@ def test_the_text_part_of_a_target_that_reads_images_has_the_same_block(tmp_path
 def test_experts_of_the_block_may_be_stacked(tmp_path):
     path = write_target(tmp_path / "target", architecture=FAMILIES[1])
     recorder, _, tokens = generate(path)
-    held = load_file(path / SINGLE)
-    block = with_stacks({name: t for name, t in held.items() if name.startswith("mtp.")}, raw_of(path)["num_experts"])
-    gone = dict.fromkeys(name for name in held if name.startswith(f"{LAYER}mlp.experts."))
-    others, _, same = generate(change_tensors(path, **(gone | block)))
+    others, _, same = generate(with_stacked_experts(path))
     assert (others.drafts, same) == (recorder.drafts, tokens)
 
 

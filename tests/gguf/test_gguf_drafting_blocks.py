@@ -7,7 +7,7 @@ import conversion
 import pytest
 import torch
 from eagle_engines import Recorder, eagle_engine
-from qwen35_blocks import write_target
+from qwen35_blocks import with_stacked_experts, write_target
 from safetensors.torch import load_file
 
 from mtp_blocks import shapes_of
@@ -65,6 +65,14 @@ def test_the_target_has_the_other_layers_alone(target, file, caplog):
 
 @pytest.mark.usefixtures("each_kernel_set")
 def test_drafts_are_those_of_the_model_that_was_converted(target, file):
+    tokens, drafts = served(target)
+    assert len(drafts) > 24
+    assert served(str(file), beside=("gguf",)) == (tokens, drafts)
+
+
+def test_a_block_with_experts_drafts_as_that_of_the_model_that_was_converted(tmp_path):
+    target = with_stacked_experts(write_target(tmp_path / "model", architecture="qwen3_5_moe_text"))
+    file = conversion.convert(target, tmp_path / "model.gguf")
     tokens, drafts = served(target)
     assert len(drafts) > 24
     assert served(str(file), beside=("gguf",)) == (tokens, drafts)

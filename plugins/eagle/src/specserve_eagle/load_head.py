@@ -25,6 +25,7 @@ from specserve.api.models import (
     Router,
     SharedExpert,
     TargetNorm,
+    WideRouter,
     rotary_table,
 )
 from specserve.models.tensor_names import SHARED_EXPERT, SHARED_GATE
@@ -161,7 +162,7 @@ class HeadBuilder(HeadReader):
             shared = SharedExpert(self.dense_mlp(f"{layer}{SHARED_EXPERT}."), gate, self.kernels)
         return MixtureOfExperts(
             experts,
-            self.router(f"{layer}gate"),
+            (self.wide_router if experts.wide_logits else self.router)(f"{layer}gate"),
             tuple(self.dense_mlp(f"{layer}experts.{expert}.") for expert in range(experts.count)),
             self.kernels,
             choice_bias=self.wide(f"{layer}choice.bias") if experts.choice_bias else None,
@@ -177,6 +178,9 @@ class HeadBuilder(HeadReader):
 
     def router(self, name: str) -> Projection:
         return self.made(name, self.tensor(name), kind=Router)
+
+    def wide_router(self, name: str) -> Projection:
+        return self.made(name, self.wide(name), kind=WideRouter)
 
     def optional_norm(self, name: str) -> Tensor | None:
         return self.norm(name) if self.checkpoint.has(name) else None

@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 
 HEAD_NAME = re.compile(r"(?:Eagle3?|Peagle)?(Llama|Mistral|Qwen2|Qwen3)ForCausalLM(?:Eagle3?|NextN)?")
 FAMILIES = tuple(family.name for family in BUILT_IN)
-SERVED = frozenset(("float32 norms", "attention gate", "mixers", "experts", "experts by sigmoids", "shared expert"))
+SERVED = frozenset(
+    (
+        *("float32 norms", "attention gate", "mixers"),
+        *("experts", "experts by sigmoids", "routers in float32", "shared expert"),
+    )
+)
 """What a head's layer may have that a Llama's has not, by the names of `ModelConfig.beyond_llama`. Mixers are those of
 the target's other layers: a head's layer has attention. Experts are those of MTP heads alone: see `refuse_experts`."""
 EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts")

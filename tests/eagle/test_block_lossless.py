@@ -1,8 +1,11 @@
-"""The block that drafts within a Qwen3.5 checkpoint changes nothing: beside every plugin, in batches of every size, and
-when room is scarce."""
+"""Blocks that draft within checkpoints change nothing: beside every plugin, in batches of every size, and when room is
+scarce."""
 
 from __future__ import annotations
 
+from functools import cache
+
+import nextn_blocks
 import pytest
 from beside_plugins import BESIDE, BESIDE_BLOCKS, LIMITS, Case, for_engine, requests_for
 from qwen35_blocks import write_target
@@ -45,3 +48,24 @@ def test_the_block_changes_nothing(target, beside, kernels, dtype, limits):
     if kernels == "torch" and "int8" in beside:
         pytest.skip("weights of 8 bits are the native kernels'")
     check(Case(target, beside, kernels, dtype), limits)
+
+
+@pytest.fixture(scope="module")
+def target_of(tmp_path_factory):
+    @cache
+    def write(family):
+        path = tmp_path_factory.mktemp("model") / family
+        if family.startswith("qwen3_5"):
+            return write_target(path, architecture=family, num_hidden_layers=2)
+        return nextn_blocks.write_target(path, family)
+
+    return write
+
+
+@covering(
+    ("family", "kernels", "dtype"), ("family", "limits"), ("beside",),
+    family=["qwen3_5_moe_text", "glm4_moe", "mimo"], beside=["eagle", "ngram eagle adaptive", "eagle lora grammar"],
+    kernels=["cpu", "torch"], dtype=["float32", "bfloat16"], limits=LIMITS,
+)  # fmt: skip
+def test_blocks_of_other_families_change_nothing(target_of, family, beside, kernels, dtype, limits):
+    check(Case(target_of(family), beside, kernels, dtype), limits)
