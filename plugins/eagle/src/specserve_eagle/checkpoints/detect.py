@@ -40,6 +40,7 @@ def kind_of(path: Path) -> DraftKind:
     if not (path / "config.json").exists():
         refuse_other_kinds(path, str(path))
     raw = read_json(path / "config.json")
+    refuse_assistant(raw, path)
     names = frozenset(open_stored(path, raw.get("quantization_config")).tensors)
     if (kind := _declared(raw, path) or _by_names(names)) is not None:
         return kind
@@ -53,6 +54,16 @@ def kind_of(path: Path) -> DraftKind:
         f"the speculators format ({', '.join(SPECULATORS)}), and as stand-alone models {', '.join(ARCHITECTURES)}."
         f"{why_no_mtp(raw, names)}"
     )
+
+
+def refuse_assistant(raw: RawJson, path: Path) -> None:
+    """ModelError for the drafters of Gemma 4."""
+    named = [*architectures(raw), str(raw.get("model_type"))]
+    if found := next((name for name in named if "assistant" in name.lower()), None):
+        raise ModelError(
+            f"{path} is an assistant ({found}), whose layers read the target's keys and values and have none of their "
+            "own: such drafters are not served, nor is Gemma 4. Draft with n-gram, or with a stand-alone model."
+        )
 
 
 def architectures(raw: RawJson) -> list[str]:

@@ -1,0 +1,46 @@
+"""Drafters of public models that are not served are refused for what they are, with what to draft with."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from changed_files import change_json, change_tensors
+
+from specserve.config import EngineConfig
+from specserve.errors import ConfigError, ModelError
+from specserve.models.served_model import ServedModel
+from specserve_eagle.checkpoints import kind_of
+from specserve_eagle.load import drafter_at
+from specserve_eagle.options import EagleOptions
+from specserve_workbench.testing.toy import write_checkpoint
+
+
+@pytest.mark.parametrize("changes", [
+    {"architectures": ["Gemma4AssistantForCausalLM"]}, {"architectures": [], "model_type": "gemma4_unified_assistant"},
+], ids=str)  # fmt: skip
+def test_an_assistant_is_refused_by_name(tmp_path, changes):
+    path = write_checkpoint(tmp_path)
+    change_json(path / "config.json", **changes)
+    with pytest.raises(
+        ModelError, match=r"is an assistant \((Gemma4A|gemma4_unified_a)ssistant.*keys and values.*n-gram"
+    ):
+        kind_of(path)
+
+
+def test_a_block_of_a_target_that_a_library_serves_is_refused_by_name(tmp_path):
+    """DeepSeek-V3, say: the plugin transformers serves it."""
+    path = write_checkpoint(tmp_path, num_hidden_layers=2)
+    change_json(path / "config.json", architectures=["DeepseekV3ForCausalLM"], kv_lora_rank=16)
+    change_tensors(path, **{"model.layers.2.eh_proj.weight": torch.ones(2, 2)})
+    config = EngineConfig(model=str(path))
+    with pytest.raises(ConfigError, match=r"shares norms and rotation with its target; .* n-gram drafts"):
+        drafter_at(path, config, EagleOptions(model=str(path)), ServedModel())
+
+
+def test_a_block_whose_names_are_not_known_is_refused_by_name(tmp_path):
+    """Ernie 4.5 with experts."""
+    path = write_checkpoint(tmp_path)
+    change_json(path / "config.json", architectures=["Ernie4_5_MoeForCausalLM"])
+    change_tensors(path, **{"model.mtp_block.0.mlp.up_proj.weight": torch.ones(2, 2)})
+    with pytest.raises(ModelError, match=r"Tensor model\.mtp_block\.0\.mlp\.up_proj\.weight is of an MTP block whose"):
+        kind_of(path)
