@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from corpus import read_corpus
-from specserve_eagle.training.options import TrainOptions
 from specserve_eagle.training.run import train
+from specserve_eagle.training.train_options import TrainOptions
 
 if TYPE_CHECKING:
     from specserve_eagle.training.evaluate import Acceptance

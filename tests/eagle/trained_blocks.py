@@ -10,8 +10,8 @@ from toy_block_heads import BLOCK, LAYERS, MASK, RANK
 
 from specserve_eagle.training.export import export
 from specserve_eagle.training.loop import Trainer
-from specserve_eagle.training.options import TrainOptions
 from specserve_eagle.training.run import loss_function, make_module
+from specserve_eagle.training.train_options import TrainOptions
 
 if TYPE_CHECKING:
     from pathlib import Path

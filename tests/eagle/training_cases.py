@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from specserve_eagle.training.loop import Trainer
-from specserve_eagle.training.options import TrainOptions
 from specserve_eagle.training.run import loss_function, make_module
 from specserve_eagle.training.text import Windows
+from specserve_eagle.training.train_options import TrainOptions
 from specserve_workbench.testing.toy import write_checkpoint
 
 if TYPE_CHECKING:

@@ -80,8 +80,8 @@ def add_machine_flags(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    from specserve_eagle.training.options import TrainOptions  # torch: not for --help
     from specserve_eagle.training.run import train
+    from specserve_eagle.training.train_options import TrainOptions  # torch: not for --help
 
     given = {name: getattr(args, name) for name in TrainOptions.__struct_fields__}
     given |= {"data": tuple(args.data), "eval_data": tuple(args.eval_data)}

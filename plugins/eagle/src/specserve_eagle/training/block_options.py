@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from specserve.api import ConfigError
 from specserve_eagle.block.config import MAX_BLOCK, MAX_RANK
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve.api.models import ModelConfig
+    from specserve_eagle.training.train_options import TrainOptions
 
 BLOCK_HEADS = ("dflash", "dspark")
 DEFAULT_BLOCK = {"dflash": 16, "dspark": 7}
@@ -22,32 +23,7 @@ DEFAULT_ANCHORS = 64
 MIN_BLOCK = 2
 
 
-class BlockOptions(Protocol):
-    """What is read here of `specserve_eagle.training.options.TrainOptions`."""
-
-    @property
-    def head(self) -> str: ...
-
-    @property
-    def layers(self) -> int | None: ...
-
-    @property
-    def intermediate_size(self) -> int | None: ...
-
-    @property
-    def block_size(self) -> int | None: ...
-
-    @property
-    def markov_rank(self) -> int | None: ...
-
-    @property
-    def mask_token(self) -> int | None: ...
-
-    @property
-    def draft_vocab(self) -> int | None: ...
-
-
-def check_block_options(options: BlockOptions) -> None:
+def check_block_options(options: TrainOptions) -> None:
     """ConfigError for a value that no target allows."""
     for name, given, most in (
         ("--block-size", options.block_size, MAX_BLOCK),
@@ -60,14 +36,14 @@ def check_block_options(options: BlockOptions) -> None:
         raise ConfigError(f"--mask-token must be a token's number, at least 0; got {options.mask_token}.")
 
 
-def check_block_head(options: BlockOptions, target: ModelConfig) -> None:
+def check_block_head(options: TrainOptions, target: ModelConfig) -> None:
     """ConfigError for what this target does not allow."""
     most = target.vocab_size - 1
     if options.mask_token is not None and options.mask_token > most:
         raise ConfigError(f"--mask-token must be a token of the target, 0 to {most}; got {options.mask_token}.")
 
 
-def block_shape(options: BlockOptions, target: ModelConfig) -> BlockShape:
+def block_shape(options: TrainOptions, target: ModelConfig) -> BlockShape:
     """The numbers of the head that a run trains."""
     layer = HeadShape.of(target)
     is_dspark = options.head == "dspark"
@@ -82,7 +58,7 @@ def block_shape(options: BlockOptions, target: ModelConfig) -> BlockShape:
     )
 
 
-def block_identity(options: BlockOptions, target: ModelConfig) -> dict[str, object]:
+def block_identity(options: TrainOptions, target: ModelConfig) -> dict[str, object]:
     """What a checkpoint can only be resumed with, beside what every head has."""
     shape = block_shape(options, target)
     identity: dict[str, object] = {"layers": shape.num_layers, "block_size": shape.block_size}

@@ -5,7 +5,6 @@ Options that belong to one kind of head are refused for the others, never ignore
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 import msgspec
@@ -25,6 +24,7 @@ from specserve_eagle.training.standalone import DEFAULT_LAYERS, standalone_shape
 
 if TYPE_CHECKING:
     from specserve.api.models import ModelConfig
+    from specserve_eagle.training.train_options import TrainOptions
 
 Kind: TypeAlias = Literal["eagle3", "eagle", "mtp", "dflash", "dspark", "standalone"]
 KINDS: tuple[str, ...] = get_args(Kind)
@@ -46,36 +46,6 @@ AT_LEAST_ONE = (
     *("length", "batch", "max_steps", "draft_vocab", "intermediate_size", "layers", "hidden_size", "threads"),
     *("anchors", "reuse"),
 )
-
-
-class TrainOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """One run. None: the default that depends on the target."""
-
-    target: str
-    data: tuple[str, ...]
-    out: Path
-    head: str
-    eval_data: tuple[str, ...] = ()
-    unroll: int = 5
-    length: int = 512
-    batch: int = 8
-    reuse: int = 1
-    minutes: float | None = None
-    max_steps: int | None = None
-    draft_vocab: int | None = None
-    intermediate_size: int | None = None
-    layers: int | None = None
-    hidden_size: int | None = None
-    untied: bool = False
-    block_size: int | None = None
-    anchors: int | None = None
-    mask_token: int | None = None
-    markov_rank: int | None = None
-    seed: int = 0
-    device: str = "cpu"
-    threads: int | None = None
-    compile: bool = False
-    resume: bool = False
 
 
 class EvalOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -56,8 +56,8 @@ if TYPE_CHECKING:
 
     from specserve_eagle.training.evaluate import Acceptance
     from specserve_eagle.training.export import Module
-    from specserve_eagle.training.options import TrainOptions
     from specserve_eagle.training.report import Report
+    from specserve_eagle.training.train_options import TrainOptions
     from specserve_eagle.training.unroll import Unrolled
 
 FINAL_WINDOWS = 64
