@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from eagle_engines import KINDS, TREE_KINDS, eagle_options, with_planner, write_draft, write_target
+from eagle_engines import KINDS, TREE_KINDS, drafter_of, eagle_options, with_planner, write_draft, write_target
 from graph_runs import assert_same
 
 from covering import covering
+from specserve.protocols import BlockPass
 from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve_cpu.kernels import CpuKernels
 from specserve_workbench.testing.engines import accepted, make_engine, run_requests
@@ -118,13 +119,32 @@ def test_passes_of_draft_models_have_graphs_of_their_own(target, drafts, kind, a
     assert uses["full"] == {full: count}
 
 
+class Calls(BlockPass):
+    """Counts passes over committed tokens alone, and those that draft."""
+
+    def __init__(self, passes):
+        self.passes, self.num_steps, self.num_drafts = passes, 0, 0
+
+    def step(self, *arguments, from_target):
+        self.num_steps += 1
+        return self.passes.step(*arguments, from_target=from_target)
+
+    def draft(self, *arguments):
+        self.num_drafts += 1
+        return self.passes.draft(*arguments)
+
+
 @pytest.mark.parametrize("attention", ["sdpa", "cpu_paged"])
 def test_passes_of_block_heads_are_counted_with_the_reason(target, drafts, attention):
     chosen = eagle_options(drafts["dspark"], steps=3)
     chosen["plugins"] += () if attention == "sdpa" else ("cpu",)
 
+    passes = {}
+
     def run(graphs):
         engine = with_planner(make_engine(target, graphs=graphs, **chosen).engine, FixedWidthPlanner(32))
+        drafter = drafter_of(engine)
+        drafter.passes = drafter.runtime.passes = passes[graphs] = Calls(drafter.passes)
         return run_requests(engine, requests_for(8))
 
     plain, recorded = run("none"), run("full")
@@ -133,7 +153,10 @@ def test_passes_of_block_heads_are_counted_with_the_reason(target, drafts, atten
     assert not plain.metrics.graph_draft_passes
     (key,) = recorded.metrics.graph_draft_passes
     assert key == ("none", "passes of block heads are not recorded")
-    assert recorded.metrics.graph_draft_passes[key] > 20
+    calls = passes["full"]
+    assert recorded.metrics.graph_draft_passes[key] == calls.num_steps + calls.num_drafts
+    assert calls.num_steps > 0
+    assert calls.num_drafts > 20
 
 
 def test_a_fused_pass_of_a_draft_model_is_counted_with_the_reason(target, drafts):

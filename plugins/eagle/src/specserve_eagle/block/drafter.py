@@ -9,12 +9,13 @@ from specserve.api.models import inference
 from specserve.api.sampling import chain_of
 from specserve_draft_models import DraftModelRuntime, DraftRows
 from specserve_eagle.block.block_pass import PiecewiseBlockPass
+from specserve_eagle.block.counted_pass import CountedBlockPass
 from specserve_eagle.draft_model_drafter import DraftModelDrafter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.api import BlockPass, Draft, DraftGraphs, DraftResources, DraftToken, ForwardOutput, Verdict
+    from specserve.api import BlockPass, Draft, DraftResources, DraftToken, ForwardOutput, Verdict
     from specserve.api.batch import ScheduledBatch
     from specserve_draft_models import FedSequence, Feed
     from specserve_eagle.block.load import BlockModel
@@ -28,15 +29,14 @@ class BlockDrafter(DraftModelDrafter):
         self.needs = DrafterNeeds(hidden_layers=self.config.hidden_layers, layers=model.layers)
         self.passes: BlockPass | None = None
         """Set by `connect`."""
-        self.graphs: DraftGraphs | None = None
-        """Counts passes, where passes are recorded."""
 
     def connect(self, resources: DraftResources) -> None:
         self.runtime = DraftModelRuntime(self.model.layers, resources)
         pieces = PiecewiseBlockPass(self.model.head, resources.attention)
         fused = resources.kernels.fuse_blocks(self.model.head, pieces, resources.attention)
-        self.passes = pieces if fused is None else fused
-        self.runtime.passes, self.graphs = self.passes, resources.graphs
+        passes = pieces if fused is None else fused
+        self.passes = passes if resources.graphs is None else CountedBlockPass(passes, resources.graphs)
+        self.runtime.passes = self.passes
 
     def propose(
         self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
@@ -61,8 +61,6 @@ class BlockDrafter(DraftModelDrafter):
         drafting = [i for i, count in enumerate(counts) if count > 0]
         if drafting:
             assert feed.hidden is not None, "a block head reads hidden states"
-            if self.graphs is not None:
-                self.graphs.count("passes of block heads are not recorded")
             blocks = self.runtime.draft_batch(
                 [self.rows(sequences[i]) for i in drafting], sees_ahead=not self.config.is_causal
             )
