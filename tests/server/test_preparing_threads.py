@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 from serve_task import Server, stop
+
+from specserve_server.app.preparing_threads import preparing_threads
 
 if TYPE_CHECKING:
     from fake_engine import FakeEngine
@@ -40,3 +42,21 @@ async def test_requests_are_prepared_at_a_low_priority(
     await stop(server)
     assert seen == [min(before + 10, 19)]
     assert priority() == before
+
+
+def forbidden(*arguments: object) -> NoReturn:
+    raise PermissionError(1, "Operation not permitted")
+
+
+@pytest.mark.parametrize("call", ["setpriority", "getpriority"])
+def test_requests_are_prepared_where_a_sandbox_forbids_priorities(monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    monkeypatch.setattr(os, call, forbidden)
+    with preparing_threads() as threads:
+        assert threads.submit(len, "ab").result() == 2
+
+
+def test_requests_are_prepared_where_threads_have_no_priorities_as_on_macos(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "setpriority", forbidden)
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with preparing_threads() as threads:
+        assert threads.submit(priority).result() == priority()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import stat
+import sys
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -12,7 +13,7 @@ from serve_task import Server, starter, stop
 
 from specserve.errors import ConfigError
 from specserve_server.app.run import serve
-from specserve_server.app.unix_socket import unix_socket
+from specserve_server.app.unix_socket import max_path_bytes, unix_socket
 from specserve_server.config import ServerConfig
 
 if TYPE_CHECKING:
@@ -67,6 +68,23 @@ async def test_another_file_and_a_path_that_cannot_be_are_errors(engine: FakeEng
         with pytest.raises(ConfigError, match=message):
             await serve(starter(engine), ServerConfig(uds=str(path)))
     assert file.read_text() == "precious"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems take fewer bytes")
+def test_the_longest_path_that_the_system_takes_is_served_and_no_longer_one(tmp_path: Path) -> None:
+    folder = str(tmp_path)
+    longest = f"{folder}/{'x' * (max_path_bytes() - len(folder) - 1)}"
+    with unix_socket(longest, 0o600) as bound:
+        bound.close()
+    told = r"the system takes 107 bytes, and this has 108\. Choose a shorter path"
+    with pytest.raises(ConfigError, match=told), unix_socket(f"{longest}x", 0o600):
+        pass
+
+
+def test_macos_takes_shorter_paths(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(ConfigError, match="takes 103 bytes, and this has 104"), unix_socket("x" * 104, 0o600):
+        pass
 
 
 def test_an_empty_path_is_refused() -> None:

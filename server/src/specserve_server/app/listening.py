@@ -39,7 +39,10 @@ async def listening(runner: web.AppRunner, config: ServerConfig, tls: Tls | None
         return
     ssl_context, is_shared = None if tls is None else tls.context, config.http_processes > 1
     if is_shared and sys.platform != "linux":
-        raise ConfigError("http_processes above 1 needs Linux, which divides connections among them. Leave it out.")
+        raise ConfigError(
+            "http_processes above 1 needs Linux, which divides connections among them; got "
+            f"{config.http_processes} on {sys.platform}. Leave it at 1."
+        )
     try:
         if is_shared:
             await check_free(config)

@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 NICE = 10
 """Added to the process's own. About a tenth of the time of threads without it, where all want the same core."""
@@ -26,4 +27,5 @@ def lower_priority() -> None:
     """Of the calling thread."""
     if sys.platform == "linux":
         thread = threading.get_native_id()
-        os.setpriority(os.PRIO_PROCESS, thread, min(os.getpriority(os.PRIO_PROCESS, thread) + NICE, 19))
+        with suppress(OSError):  # a sandbox may forbid it: a pool whose threads raise here takes no work
+            os.setpriority(os.PRIO_PROCESS, thread, min(os.getpriority(os.PRIO_PROCESS, thread) + NICE, 19))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import stat
+import sys
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 def unix_socket(path: str, mode: int) -> Iterator[socket.socket]:
     """Bound, and not listening yet, so that nobody can connect before it has its mode. Who listens on it closes it; the
     path is removed in the end. Raises ConfigError."""
+    check_length(path)
     remove_stale(path)
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -33,6 +35,20 @@ def unix_socket(path: str, mode: int) -> Iterator[socket.socket]:
         with suppress(FileNotFoundError):
             if os.stat(path).st_ino == made:  # else another server has replaced it
                 os.unlink(path)
+
+
+def max_path_bytes() -> int:
+    """What the system takes: macOS and the BSDs four fewer than Linux."""
+    return 107 if sys.platform == "linux" else 103
+
+
+def check_length(path: str) -> None:
+    size, most = len(os.fsencode(path)), max_path_bytes()
+    if size > most:
+        raise ConfigError(
+            f"uds: {path} is too long for a socket: the system takes {most} bytes, and this has {size}. "
+            "Choose a shorter path, such as one below /tmp."
+        )
 
 
 def remove_stale(path: str) -> None:
