@@ -6,6 +6,7 @@ Imports nothing heavy: pytest loads this in every project.
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,7 +66,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if Path(metafunc.module.__file__ or "").resolve() not in [file.resolve() for file in KIT]:
+    if not is_of_kit(metafunc.module.__file__ or ""):
         return
     if "case" in metafunc.fixturenames:
         cases = metafunc.config.stash[CASES]
@@ -74,6 +75,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         names = metafunc.config.getoption("--specserve-plugin")
         what = metafunc.function.__name__.removeprefix("test_").replace("_", " ")
         metafunc.parametrize("plugin", names, ids=[f"{name}: {what}" for name in names])
+
+
+@cache
+def is_of_kit(file: str) -> bool:
+    """Asked for each test of a project, so a file is looked at once."""
+    return Path(file).resolve() in [each.resolve() for each in KIT]
 
 
 def find_cases(names: list[str]) -> list[Case]:
