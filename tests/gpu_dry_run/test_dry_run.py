@@ -24,7 +24,7 @@ GPU_TESTS = sorted((ROOT / "tests" / "gpu").glob("test_*.py"))
 
 LONG = (
     "graphs_and_drafts or demo_model or two-layers or mtp or standalone or eagle-trees or eagle-chains or "
-    "eagle3-chains or tokens_per_second"
+    "eagle3-chains or tokens_per_second or plain-sdpa or (accepted_as_often and eagle3)"
 )
 """Tables, whole generations of the demo model, and further kinds of draft models, which call nothing that others do
 not."""
