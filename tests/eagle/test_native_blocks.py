@@ -6,7 +6,7 @@ from array import array
 
 import pytest
 import torch
-from eagle_engines import eagle_engine, write_target
+from eagle_engines import drafter_of, eagle_engine, write_target
 from examined_passes import changed, serve_examined
 from test_eagle_native import OPTIONS, Drafts, requests_of_all_sorts, serve
 from toy_block_heads import BLOCK, FORMS, RANK, random_block_head, write_block_head
@@ -15,6 +15,7 @@ from covering import covering
 from specserve.protocols import BlockPass
 from specserve_cpu import _native
 from specserve_cpu.dlpack import dlpack
+from specserve_workbench.testing.requests import toy_request
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +71,42 @@ def test_a_draft_does_not_depend_on_the_requests_beside_it(tmp_path, target, for
             assert [part[:n] for part in recorder.drafts[place] if part] == [
                 part[:n] for part in together[place] if part
             ]
+
+
+def served_with_a_penalty(target, head, wrap=lambda passes: passes):
+    """All drafts of some requests, of which "penalty" has a processor."""
+    recorder = Drafts(verifies=True)
+    engine = eagle_engine(target, head, planner=recorder, steps=16, dtype="float32", **OPTIONS)
+    drafter = drafter_of(engine)
+    drafter.passes = wrap(drafter.passes)
+    penalty = toy_request("penalty", range(9), max_tokens=20, presence_penalty=1.5, ignore_eos=True)
+    for request in (*list(requests_of_all_sorts())[:3], penalty):
+        engine.add(request)
+    while engine.has_work:
+        engine.step()
+    assert not engine.metrics.drafter_faults
+    return recorder.drafts
+
+
+def test_only_blocks_of_requests_with_processors_go_to_the_pieces(tmp_path, target):
+    head, seen = write_block_head(tmp_path / "head", "dspark"), []
+
+    def watched(passes):
+        draft = passes.pieces.draft
+
+        def watch(committed, hidden, blocks, requests, wanted):
+            seen.append([request.id for request in requests])
+            return draft(committed, hidden, blocks, requests, wanted)
+
+        passes.pieces.draft = watch
+        return passes
+
+    drafts = served_with_a_penalty(target, head, watched)
+    assert len(seen) > 2
+    assert all(names == ["penalty"] for names in seen)
+    expected = served_with_a_penalty(target, head, lambda passes: passes.pieces)
+    assert {place: draft[0] for place, draft in drafts.items()} == {p: draft[0] for p, draft in expected.items()}
+    assert {name for name, _ in drafts} >= {"0", "1", "penalty"}
 
 
 class Examined(BlockPass):

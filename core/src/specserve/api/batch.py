@@ -4,6 +4,7 @@ from specserve.batch.batch import Batch, ScheduledBatch
 from specserve.batch.hidden_states import HiddenStates
 from specserve.batch.lora_plan import HostAdapters, LoraPlan, Segment, adapted
 from specserve.batch.mixer_inputs import LoadedRuns, StateRun, TokenSlots
+from specserve.batch.parts import part_of, rows_of_spans
 from specserve.batch.preceding import PrecedingTokens, slots_before
 from specserve.batch.request import Request
 from specserve.batch.row_tensors import DeviceRows, copy_into, copy_to_device, to_device
@@ -30,6 +31,8 @@ __all__ = [
     "adapted",
     "copy_into",
     "copy_to_device",
+    "part_of",
+    "rows_of_spans",
     "slots_before",
     "state_runs",
     "to_device",

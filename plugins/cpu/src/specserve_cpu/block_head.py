@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from specserve.api import BlockPass, DraftStep, ScoredRow
+from specserve.api.batch import part_of, rows_of_spans, to_device
 from specserve_cpu.attention import CpuPagedAttention, native_module
 from specserve_cpu.dlpack import dlpack
 from specserve_cpu.fused import fuse, is_packed
@@ -50,9 +51,22 @@ class FusedBlockPass(BlockPass):
     def draft(
         self, committed: Batch, hidden: Tensor, blocks: Batch, requests: Sequence[Request], wanted: Sequence[int]
     ) -> list[list[DraftToken]]:
-        if any(request.processors for request in requests):
+        processed = [i for i, request in enumerate(requests) if request.processors]
+        if len(processed) == len(requests):
             return self.pieces.draft(committed, hidden, blocks, requests, wanted)
-        return by_row(self.native.draft(*self.arguments(committed, hidden, blocks, requests, wanted)), max(wanted))
+        if not processed:
+            return by_row(self.native.draft(*self.arguments(committed, hidden, blocks, requests, wanted)), max(wanted))
+        plain = [i for i, request in enumerate(requests) if not request.processors]
+        made = self.draft(committed, hidden, *some_of(plain, blocks, requests, wanted))
+        # the pieces write keys and values of their requests again, to the same bits
+        feeds = {span.request_id: i for i, span in enumerate(committed.spans)}
+        fed = [feeds[requests[i].id] for i in processed]
+        rows = to_device(rows_of_spans(committed, fed), hidden.device)
+        made += self.pieces.draft(
+            part_of(committed, fed), hidden.index_select(0, rows), *some_of(processed, blocks, requests, wanted)
+        )
+        chains = dict(zip((*plain, *processed), made, strict=True))
+        return [chains[i] for i in range(len(requests))]
 
     def arguments(
         self, committed: Batch, hidden: Tensor, blocks: Batch, requests: Sequence[Request], wanted: Sequence[int]
@@ -73,6 +87,12 @@ class FusedBlockPass(BlockPass):
             targets,
             None if self.ids is None else dlpack(self.ids),
         ]
+
+
+def some_of(
+    chosen: Sequence[int], blocks: Batch, requests: Sequence[Request], wanted: Sequence[int]
+) -> tuple[Batch, list[Request], list[int]]:
+    return part_of(blocks, chosen), [requests[i] for i in chosen], [wanted[i] for i in chosen]
 
 
 def fuse_blocks(
