@@ -107,6 +107,18 @@ def test_auto_is_in_the_users_cache_and_goes_on_without(tmp_path, monkeypatch, c
     assert "measured at every start, since it cannot be kept" in caplog.text
 
 
+def test_a_user_without_a_home_is_served_and_told(monkeypatch, caplog):
+    """As in a container that runs with any user's number."""
+
+    def unknown():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", unknown)
+    assert kept_costs("auto", Runtime(), 2.0) == TABLE
+    assert "cannot be kept: [Errno 2] the user has no home directory, and XDG_CACHE_HOME is not set" in caplog.text
+
+
 def test_a_directory_that_cannot_be_used_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"adaptive.cost_cache = .* cannot be written to: .*Name a directory"):

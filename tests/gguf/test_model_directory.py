@@ -69,6 +69,24 @@ def test_where_nothing_can_be_written_it_lasts_as_long_as_the_process(tmp_path, 
     assert not os.path.exists(made)
 
 
+def refused(*arguments):
+    raise PermissionError(13, "Permission denied")
+
+
+def unknown(*arguments):
+    raise RuntimeError("Could not determine home directory.")
+
+
+@pytest.mark.parametrize("home", [unknown, refused], ids=["no home", "another user's home"])
+def test_a_user_whose_home_is_of_no_use_has_one_for_as_long_as_the_process_lasts(monkeypatch, file, home):
+    """As in a container that runs with any user's number."""
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(module.Path, "home", home)
+    made = module.model_directory(file)
+    assert made.parent.name.startswith("specserve-gguf-")
+    assert module.model_directory(file) == made
+
+
 def test_a_directory_with_one_model_is_that_model_and_with_several_it_is_refused(cache, tmp_path, file):
     folder = tmp_path / "folder"
     folder.mkdir()

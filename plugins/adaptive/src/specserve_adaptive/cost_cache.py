@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -16,6 +15,7 @@ from uuid import uuid4
 import msgspec
 
 from specserve.api import ConfigError, CostTable
+from specserve.api.files import user_cache
 from specserve_adaptive.measured_tables import fastest, plausible
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 AUTO, OFF = "auto", "none"
+NOT_KEPT = "adaptive: what steps take is measured at every start, since it cannot be kept: %s"
 MOMENT = 0.25
 """Seconds of measuring where a file has what an earlier start measured."""
 
@@ -51,7 +52,11 @@ def kept_costs(where: str, runtime: PlanningRuntime, seconds: float) -> CostTabl
     """
     if where == OFF:
         return plausible(runtime.measure_costs(seconds))
-    file = directory(where) / f"{digest(runtime.identity)}.json"
+    try:
+        file = directory(where) / f"{digest(runtime.identity)}.json"
+    except OSError as error:
+        logger.warning(NOT_KEPT, error)
+        return plausible(runtime.measure_costs(seconds))
     known = read(file, runtime.identity)
     table = runtime.measure_costs(seconds if known is None else min(MOMENT, seconds))
     if known is not None:
@@ -66,15 +71,13 @@ def kept_costs(where: str, runtime: PlanningRuntime, seconds: float) -> CostTabl
             reason = error.strerror or error
             text = f"{where!r} cannot be written to: {reason}. Name a directory that can, or none"
             raise ConfigError(f"adaptive.cost_cache = {text}.") from None
-        logger.warning("adaptive: what steps take is measured at every start, since it cannot be kept: %s", error)
+        logger.warning(NOT_KEPT, error)
     return table
 
 
 def directory(where: str) -> Path:
-    if where != AUTO:
-        return Path(where)
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "specserve" / "step-costs"
+    """Raises OSError for a user without a home."""
+    return user_cache("step-costs") if where == AUTO else Path(where)
 
 
 def digest(identity: Mapping[str, str]) -> str:

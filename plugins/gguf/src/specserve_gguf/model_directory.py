@@ -9,13 +9,13 @@ from __future__ import annotations
 import atexit
 import hashlib
 import json
-import os
 import shutil
 import tempfile
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from specserve.api.files import user_cache
 from specserve_gguf.architectures import architecture_of
 from specserve_gguf.choosing import files_of
 from specserve_gguf.describe import text_files
@@ -32,20 +32,18 @@ def model_directory(path: Path) -> Path:
     """path: a GGUF file, or a directory with those of one model. Raises ModelError."""
     files = [file.absolute() for file in files_of(path)]
     name = f"{files[0].stem[:60]}-{fingerprint(files)}"
-    made = cache_directory() / name
-    if (made / MARK).exists():
-        return made
+    try:
+        made = user_cache("gguf") / name
+        if (made / MARK).exists():
+            return made
+    except OSError:  # no home, or one that this user may not look into
+        return for_this_process(name, files)
     contents = contents_of(files)
     try:
         made.parent.mkdir(parents=True, exist_ok=True)
         return put_in_place(contents, files, made)
     except OSError:  # a home without a place to write to
         return for_this_process(name, files)
-
-
-def cache_directory() -> Path:
-    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(root) / "specserve" / "gguf"
 
 
 def fingerprint(files: Sequence[Path]) -> str:
