@@ -8,6 +8,7 @@ import asyncio
 import os
 import sys
 import threading
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from specserve.errors import SpecserveError
@@ -73,17 +74,18 @@ class Process:
         def tell(stage: str, done: int, total: int) -> None:
             loop.call_soon_threadsafe(channel.send, frames.Progress(stage, done, total))
 
-        try:
-            engine = await load_engine(start.engine, tell)
-            traces = open_traces(start.server)
-            traces.listen(engine)
-            attached = await attach_in_process(engine, start.server)
-        except SpecserveError as error:
-            channel.send(frames.LoadFailed(sent(error)))
-            return
-        if is_in_json():
-            convert_handlers_of_libraries()  # of those that were imported meanwhile
-        with private_directory() as directory:
+        with ExitStack() as made:
+            try:
+                directory = made.enter_context(private_directory())
+                engine = await load_engine(start.engine, tell)
+                traces = open_traces(start.server)
+                traces.listen(engine)
+                attached = await attach_in_process(engine, start.server)
+            except SpecserveError as error:
+                channel.send(frames.LoadFailed(sent(error)))
+                return
+            if is_in_json():
+                convert_handlers_of_libraries()  # of those that were imported meanwhile
             loaded = loaded_frame(engine, announcements(engine), directory, tuple(attached.routes.paths))
             async with (
                 served_routes(attached.routes, start.server, routes_socket(directory)),

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from specserve.errors import ConfigError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -17,8 +19,15 @@ MAX_SOCKET_PATH = 100
 
 @contextmanager
 def private_directory() -> Iterator[Path]:
-    """Removed in the end."""
-    with tempfile.TemporaryDirectory(prefix="specserve-", dir=short_directory()) as directory:
+    """Removed in the end. Raises ConfigError."""
+    try:
+        made = tempfile.TemporaryDirectory(prefix="specserve-", dir=short_directory())
+    except OSError as error:
+        raise ConfigError(
+            f"the engine's process needs a directory for its sockets, and none can be made: {error}. Set TMPDIR to a "
+            "directory that can be written to, or pass --no-engine-process."
+        ) from None
+    with made as directory:
         yield Path(directory)
 
 
