@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import shlex
 import subprocess
 import sysconfig
@@ -33,7 +34,8 @@ def compiler(case: Case) -> Iterator[Row]:
         if version:
             yield Row("compiler", "ok", f"{name}: {version}")
             return
-    yield Row("compiler", "note", f"none for C++ ({', '.join(names)})", f"{FOR_SOURCES}: apt install g++")
+    how = "xcode-select --install" if platform.system() == "Darwin" else "apt install g++"
+    yield Row("compiler", "note", f"none for C++ ({', '.join(names)})", f"{FOR_SOURCES}: {how}")
 
 
 def python_headers(case: Case) -> Iterator[Row]:
@@ -41,7 +43,10 @@ def python_headers(case: Case) -> Iterator[Row]:
     if header.is_file():
         yield Row("python headers", "ok", str(header.parent))
     else:
-        yield Row("python headers", "note", f"no {header}", f"{FOR_SOURCES}: apt install python3-dev")
+        how = (
+            "install Python from python.org or Homebrew" if platform.system() == "Darwin" else "apt install python3-dev"
+        )
+        yield Row("python headers", "note", f"no {header}", f"{FOR_SOURCES}: {how}")
 
 
 def git(case: Case) -> Iterator[Row]:

@@ -35,7 +35,10 @@ def python(case: Case) -> Iterator[Row]:
 def operating_system(case: Case) -> Iterator[Row]:
     found = f"{platform.system()} {platform.release()}, {platform.machine()}"
     library, version = platform.libc_ver()
-    if platform.system() != "Linux":
+    if platform.system() == "Darwin":
+        advice = "nobody has run specserve on macOS yet: what is known is in docs/cpu.md"
+        yield Row("operating system", "note", found, advice)
+    elif platform.system() != "Linux":
         yield Row("operating system", "note", found, "specserve is developed and tested on Linux")
     elif library != "glibc":
         yield Row("operating system", "note", found, "without glibc freed memory goes back to the system in each step")

@@ -7,6 +7,8 @@ import platform
 from typing import TYPE_CHECKING
 
 from specserve.plugins.loaded_plugin import BUILTIN
+from specserve.processor import processor_name
+from specserve.sysctl import sysctl_number
 from specserve_workbench.doctor.needed import needed
 from specserve_workbench.doctor.rows import Row, rows_of
 from specserve_workbench.doctor.torch_build import SPIN_SETTINGS
@@ -31,6 +33,13 @@ VECTORS = {
     "sve": "SVE",
 }
 """Flags of /proc/cpuinfo that matter to kernels, x86's and ARM's."""
+MACOS_FLAGS = {
+    "asimd": "hw.optional.neon",
+    "asimddp": "hw.optional.arm.FEAT_DotProd",
+    "bf16": "hw.optional.arm.FEAT_BF16",
+    "i8mm": "hw.optional.arm.FEAT_I8MM",
+}
+"""What macOS calls them."""
 
 
 def processor_rows(case: Case) -> list[Row]:
@@ -45,13 +54,12 @@ def cpuinfo(case: Case) -> dict[str, str]:
 
 
 def name(case: Case) -> Iterator[Row]:
-    found = cpuinfo(case).get("model name") or platform.processor() or platform.machine()
-    yield Row("name", "ok", f"{found} ({platform.machine()})")
+    yield Row("name", "ok", f"{processor_name(case.root)} ({platform.machine()})")
 
 
 def instructions(case: Case) -> Iterator[Row]:
     info = cpuinfo(case)
-    flags = (info.get("flags") or info.get("Features") or "").split()
+    flags = (info.get("flags") or info.get("Features") or "").split() or macos_flags()
     known = [text for flag, text in VECTORS.items() if flag in flags]
     with needed("torch cannot be imported"):
         import torch
@@ -60,6 +68,11 @@ def instructions(case: Case) -> Iterator[Row]:
         yield Row("instructions", "warning", found, "without AVX2 all kernels are slow: use another machine")
     else:
         yield Row("instructions", "ok", found)
+
+
+def macos_flags() -> list[str]:
+    """By the names that Linux gives them; empty on other systems, which have a file."""
+    return [flag for flag, name in MACOS_FLAGS.items() if sysctl_number(name) == 1]
 
 
 def kernels(case: Case) -> Iterator[Row]:
