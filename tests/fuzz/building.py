@@ -56,6 +56,8 @@ class Files(NamedTuple):
     corpus: Path | None
     head: Path | None = None
     """A draft head for the model."""
+    draft_adapter: Path | None = None
+    """Of uno."""
 
 
 class PluginSetup(NamedTuple):
@@ -116,6 +118,8 @@ def build_tested(
         setup.options["grammar"] = {"forced_drafts": plan.max_draft_tokens > 0}
     if "eagle" in plan.drafters:
         setup.options["eagle"] = {"model": str(files.head or files.model), **plan.eagle}
+    if "uno" in plan.drafters:
+        setup.options["uno"] = {"adapter": str(files.draft_adapter), **plan.uno}
     if "repeat" in plan.drafters:
         setup.options["repeat"] = {"width": plan.repeat_width}
     if plan.graphs != "none":
@@ -196,7 +200,11 @@ def build(model: ModelPlan, path: Path, setup: PluginSetup, *, num_blocks: int, 
     config = EngineConfig(
         model=str(path),
         dtype=model.dtype,
-        kv_memory=str(num_blocks * bytes_per_block + draft_bytes(setup, num_blocks, bytes_per_block, fields)),
+        kv_memory=str(
+            num_blocks * bytes_per_block
+            + draft_bytes(setup, num_blocks, bytes_per_block, fields)
+            + self_draft_bytes(setup, sizes.vocab_size, bytes_per_block, fields)
+        ),
         plugins=tuple(setup.names),
         default_plugins=False,
         allow_undeclared=True,
@@ -216,6 +224,15 @@ def draft_bytes(setup: PluginSetup, num_blocks: int, bytes_per_block: int, field
     if (file := Path(setup.options["eagle"]["model"]) / SMALL_HEAD).exists():
         rows, bytes_per_block = max(rows, BLOCK + 1), max(bytes_per_block, int(file.read_text()) * fields["block_size"])
     return (num_blocks + fields["max_num_seqs"] * num_blocks_for(rows, fields["block_size"])) * bytes_per_block
+
+
+def self_draft_bytes(setup: PluginSetup, vocab_size: int, bytes_per_block: int, fields: Mapping[str, Any]) -> int:
+    """What uno takes of the KV memory: blocks for the draft tokens of a pass, and its logits."""
+    if "uno" not in setup.names:
+        return 0
+    rows = min(setup.options["uno"]["draft_tokens"], fields["max_draft_tokens"])
+    requests = min(fields["max_num_seqs"], max(1, fields["max_num_batched_tokens"] // max(1, rows)))
+    return requests * (num_blocks_for(rows, fields["block_size"]) * bytes_per_block + rows * vocab_size * 4)
 
 
 def write_corpus(file: Path, seed: int) -> Path:

@@ -49,7 +49,14 @@ SHARES: dict[float, tuple[str, ...]] = {
         *("sliding window", "mode pressure", "mode turns", "mode choices", "front async", "planner own", "preempted"),
         *("aborted", "ended by abort", "id used again", "slow reader"),
         *("KV events map", "KV events array", "KV events published"),
-        *("served under an adapter", "drafter noisy", "processor edit", "allowed tokens alone", "empty bias"),
+        *(
+            "served under an adapter",
+            "drafter noisy",
+            "drafter uno",
+            "processor edit",
+            "allowed tokens alone",
+            "empty bias",
+        ),
         *(
             "drafters 2",
             "drafters of its own",
@@ -103,6 +110,7 @@ SHARES: dict[float, tuple[str, ...]] = {
         "compared with transformers",
         "drafter eagle, a dspark head",
         "drafter eagle, a peagle head",
+        "accepted from uno",
         *(f"instruction set {name}" for name in INSTRUCTION_SETS),
     ),
     0.004: (

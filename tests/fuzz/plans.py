@@ -55,11 +55,13 @@ class EnginePlan(msgspec.Struct, frozen=True, kw_only=True):
     buckets: tuple[int, ...] | None = None
     """Of graphs; None: the engine's own."""
     drafters: tuple[str, ...] = ()
-    """Of ngram, repeat (plugins), oracle, noisy and evil (the fuzzer's own)."""
+    """Of ngram, repeat, eagle, uno (plugins), oracle, noisy and evil (the fuzzer's own)."""
     ngram: dict[str, Any] = {}
     eagle: dict[str, Any] = {}
     head: Literal["", "dspark", "peagle"] = ""
     """eagle drafts with a random head of this kind, not with the target itself."""
+    uno: dict[str, Any] = {}
+    """But for its adapter, which the seed makes."""
     grammar: bool = False
     """Some requests have a structured output."""
     corpus: bool = False

@@ -124,7 +124,10 @@ class Trial:
         corpus = write_corpus(self.folder / "corpus.txt", self.plan.engine.seed) if wants_corpus else None
         kind = self.plan.engine.head
         head = HEADS[kind](model, self.folder / "head") if kind else None
-        self.files = Files(model, first, corpus, head)
+        draft_adapter = None
+        if "uno" in self.plan.engine.drafters:
+            draft_adapter = write_adapter(self.folder / "draft adapter", model, self.plan.engine.seed)
+        self.files = Files(model, first, corpus, head, draft_adapter)
 
     def build(self) -> None:
         plan, vocab_size = self.plan, read_config(self.files.model).vocab_size

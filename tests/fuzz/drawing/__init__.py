@@ -11,6 +11,7 @@ from fuzz.drawing.adapters import draw_adapters
 from fuzz.drawing.deployment import deployed
 from fuzz.drawing.engines import draw_engine
 from fuzz.drawing.models import draw_demo, draw_model
+from fuzz.drawing.self_drafts import with_self_drafts
 from fuzz.plans import Plan
 
 
@@ -26,6 +27,7 @@ def plan_of(seed: int, number: int) -> Plan:
     mode = rng.choice(("mixed", "mixed", "mixed", "pressure", "turns", "choices"))
     engine = draw_engine(stream(seed, number, "engine"), model, mode)
     engine = deployed(stream(seed, number, "deployment"), model, engine)
+    engine = with_self_drafts(stream(seed, number, "uno"), model, engine)
     adapters, events = draw_adapters(stream(seed, number, "adapters"))
     return Plan(
         seed=seed,
