@@ -7,6 +7,7 @@ from uno_engines import mixed_requests, uno_engine
 
 from covering import covering
 from draft_adapters import BLOCK, write_draft_adapter
+from specserve.models.runner import Runner
 from specserve_workbench.testing.engines import accepted, plain_run, run, run_requests
 from specserve_workbench.testing.requests import TOY_VOCAB, toy_request
 from specserve_workbench.testing.toy import write_checkpoint
@@ -82,6 +83,9 @@ def twice(engine, requests):
 def test_drafts_change_nothing_beside_graphs(uno_target, draft_adapter, graphs):
     engine = assert_lossless(uno_target, draft_adapter, mixed_requests(12), graphs=graphs, default_plugins=True)
     assert any(mode == graphs and count for (mode, _), count in engine.metrics.graph_steps.items())
+    (guard,) = engine.drafting.guards
+    assert type(guard.drafter.target.runner) is Runner, "passes that draft have no graphs"
+    assert not engine.metrics.graph_draft_passes
 
 
 def test_drafts_end_with_the_context(uno_target, draft_adapter):
