@@ -91,6 +91,17 @@ OPTIONS = {
         (*BUDGET, "--markov-rank", "5000"),
         "--markov-rank must be between 1 and 4096; got 5000",
     ),
+    "a rank of a head that has none": ("dflash", (*BUDGET, "--rank", "4"), "belongs to --head uno"),
+    "a draft adapter's layers": ("uno", (*BUDGET, "--layers", "2"), "belongs to --head standalone, dflash, dspark"),
+    "a draft adapter's inner size": (
+        "uno",
+        (*BUDGET, "--intermediate-size", "9"),
+        "belongs to --head eagle3, eagle, mtp, dflash, dspark, standalone; got --head uno",
+    ),
+    "a compiled draft adapter": ("uno", (*BUDGET, "--compile"), "--compile belongs to --head eagle3"),
+    "a draft adapter's rank": ("uno", (*BUDGET, "--rank", "257"), "--rank must be between 1 and 256; got 257"),
+    "no random tokens": ("uno", (*BUDGET, "--mask-token", "1"), "--mask-token must be between 2 and 320"),
+    "random tokens that are none": ("uno", (*BUDGET, "--mask-token", "321"), "are below it; got 321"),
     "no anchors": ("dspark", (*BUDGET, "--anchors", "0"), "--anchors must be at least 1"),
     "a negative mask token": ("dspark", (*BUDGET, "--mask-token", "-1"), "--mask-token must be a token's number"),
     "a mask token that is none": (

@@ -103,8 +103,9 @@ def test_training_writes_a_draft_model_and_reports_what_it_would_accept(target_d
     (tmp_path / "text.py").write_text(TEXT * 20)
     out = tmp_path / "out"
     acceptance = train(options(kind, target_dir, out, data=(str(tmp_path / "*.py"),)))
-    assert (out / "model.safetensors").exists()
-    assert (out / "config.json").exists()
+    files = ("adapter_model", "adapter_config") if kind == "uno" else ("model", "config")
+    assert (out / f"{files[0]}.safetensors").exists()
+    assert (out / f"{files[1]}.json").exists()
     assert acceptance.num_drafts > 0
     assert acceptance.survival == sorted(acceptance.survival, reverse=True)
     card = read_card(out)

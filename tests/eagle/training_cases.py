@@ -20,8 +20,12 @@ if TYPE_CHECKING:
     from specserve_eagle.training.loop import Progress
     from specserve_eagle.training.target import Target
 
-KINDS = ("eagle3", "eagle", "mtp", "dflash", "dspark", "standalone")
-BLOCKS = {"dflash": {"block_size": 4}, "dspark": {"block_size": 3, "markov_rank": 8}}
+KINDS = ("eagle3", "eagle", "mtp", "dflash", "dspark", "standalone", "uno")
+BLOCKS = {
+    "uno": {"block_size": 4, "rank": 4},
+    "dflash": {"block_size": 4},
+    "dspark": {"block_size": 3, "markov_rank": 8},
+}
 LAYERS, VOCAB = 8, 320
 SIZES = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4, "head_dim": 8}
 TEXT = "def add(a, b):\n    return a + b\n\n\nfor i in range(10):\n    print(add(i, i))\n"

@@ -10,7 +10,7 @@ from specserve_eagle.cli.figures import print_acceptance
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace, _SubParsersAction
 
-HEADS = ("eagle3", "eagle", "mtp", "dflash", "dspark", "standalone")
+HEADS = ("eagle3", "eagle", "mtp", "dflash", "dspark", "standalone", "uno")
 
 
 def register(subparsers: _SubParsersAction[ArgumentParser]) -> None:
@@ -23,7 +23,7 @@ def register(subparsers: _SubParsersAction[ArgumentParser]) -> None:
     need.add_argument("--target", required=True, metavar="MODEL", help="a directory, a known name or a hub id")
     need.add_argument("--data", required=True, nargs="+", metavar="FILE_OR_GLOB", help="UTF-8 text to train on")
     need.add_argument("--out", required=True, type=Path, metavar="DIR", help="where the draft model is written")
-    need.add_argument("--head", required=True, choices=HEADS, help="the kind of draft model")
+    need.add_argument("--head", required=True, choices=HEADS, help="the kind of draft model; uno: a draft adapter")
     budget = parser.add_argument_group("budget, one of the two at least")
     budget.add_argument("--minutes", type=float, help="end after this many minutes, preparing and measuring included")
     budget.add_argument("--max-steps", type=int, help="end after this many optimiser steps; --resume counts on")
@@ -44,11 +44,11 @@ def add_recipe_flags(parser: ArgumentParser) -> None:
         help="steps that learn from each batch while it is in memory: the target, which takes most of the time, reads "
         "it once; default: 1",
     )  # fmt: skip
-    group.add_argument("--anchors", type=int, help="dflash, dspark: blocks per window; default: 64")
+    group.add_argument("--anchors", type=int, help="dflash, dspark, uno: blocks per window; default: 64")
     group.add_argument(
         "--mask-token", type=int,
         help="dflash, dspark: the number of the token that stands for those of a block that are not known yet; "
-        "default: the last one that the text does not use",
+        "default: the last one that the text does not use; uno: random tokens are below this number; default: all",
     )  # fmt: skip
     group.add_argument("--seed", type=int, default=0, help="of the order of windows and of the weights; default: 0")
     group.add_argument(
@@ -66,7 +66,8 @@ def add_size_flags(parser: ArgumentParser) -> None:
     )  # fmt: skip
     group.add_argument("--intermediate-size", type=int, help="default: the target's")
     group.add_argument("--layers", type=int, help="standalone, dflash, dspark: number of layers; default: 2")
-    group.add_argument("--block-size", type=int, help="dflash, dspark: rows of a block; default: 16, 7")
+    group.add_argument("--block-size", type=int, help="dflash, dspark, uno: rows of a block; default: 16, 7, 8")
+    group.add_argument("--rank", type=int, help="uno: rank of the adapter; default: 64")
     group.add_argument("--markov-rank", type=int, help="dspark: rank of the Markov head's tables; default: 256")
     group.add_argument("--hidden-size", type=int, help="standalone: default: half the target's")
     group.add_argument("--untied", action="store_true", help="standalone: an output head beside the embedding")

@@ -13,6 +13,8 @@ from specserve_eagle.training.block_heads import BlockHeadModule
 from specserve_eagle.training.blocks import block_logits
 from specserve_eagle.training.standalone import DraftLlama, draft_logits
 from specserve_eagle.training.teacher import teacher_of
+from specserve_eagle.training.uno_loss import uno_logits
+from specserve_eagle.training.uno_module import DraftAdapterModule
 from specserve_eagle.training.unroll import at_step, unrolled_logits
 
 if TYPE_CHECKING:
@@ -89,6 +91,8 @@ def layers_read(module: Module) -> tuple[int, ...]:
     """The hidden states of the target that it needs; see `Features`."""
     if isinstance(module, DraftLlama):
         return ()
+    if isinstance(module, DraftAdapterModule):
+        return module.reads
     return module.shape.reads if isinstance(module, BlockHeadModule) else module.layers
 
 
@@ -100,6 +104,9 @@ def acceptance(logits: Tensor, wanted: Teacher, sampling: Sampling) -> Tensor:
 
 def step_logits(module: Module, target: Target, features: Features, ids: Tensor, num_steps: int) -> Iterator[Tensor]:
     """See `unrolled_logits`; a stand-alone model reads the same text at every step, and a block has all of them."""
+    if isinstance(module, DraftAdapterModule):
+        yield from uno_logits(module, target, features, ids, num_steps)
+        return
     if isinstance(module, BlockHeadModule):
         yield from block_logits(module, target, features, ids, num_steps)
         return

@@ -13,6 +13,7 @@ from specserve_eagle.training.options import check_eval_options
 from specserve_eagle.training.reopen import reopen
 from specserve_eagle.training.target import Target
 from specserve_eagle.training.text import all_windows, read_texts, spread, token_stream
+from specserve_eagle.training.uno_module import DraftAdapterModule
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -50,7 +51,7 @@ def evaluation_inputs(options: EvalOptions) -> EvaluationInputs:
 
 def drafted_tokens(options: EvalOptions, module: Module) -> int:
     """Of a draft: those that are measured, or a whole block. ConfigError where a block has fewer."""
-    if not isinstance(module, BlockHeadModule):
+    if not isinstance(module, BlockHeadModule | DraftAdapterModule):
         return options.steps
     if options.steps > module.shape.num_proposed:
         raise ConfigError(

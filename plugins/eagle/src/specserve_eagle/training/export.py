@@ -4,6 +4,7 @@
   2, L/2 and L-3 where no layers are named; ids that name them are counted differently by different engines.
 - EAGLE: the original layout. The bias of `fc` is zero: some engines have one, others leave it out.
 - MTP: the layer is numbered on from the target's layers, as in DeepSeek-V3's checkpoints.
+- Draft adapters: PEFT's, see `uno_export`.
 - DFlash, DSpark: modules have the public names; see `block_export`.
 - Stand-alone: a plain Llama with the target's tokenizer.
 """
@@ -26,6 +27,8 @@ from specserve_eagle.training.block_heads import BlockHeadModule
 from specserve_eagle.training.folder import write_atomically
 from specserve_eagle.training.heads import Eagle1Head, Eagle3Head, MtpHead
 from specserve_eagle.training.standalone import DraftLlama
+from specserve_eagle.training.uno_export import export_adapter
+from specserve_eagle.training.uno_module import DraftAdapterModule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +39,8 @@ if TYPE_CHECKING:
     from specserve.api.models import ModelConfig
     from specserve_eagle.training.modules import HeadShape
 
-    Module = Eagle3Head | Eagle1Head | MtpHead | BlockHeadModule | DraftLlama
+    LayeredModule = Eagle3Head | Eagle1Head | MtpHead | BlockHeadModule | DraftLlama
+    Module = LayeredModule | DraftAdapterModule
 
 TOKENIZER_FILES = (
     "tokenizer.json",
@@ -54,6 +58,9 @@ ROPE_KEYS = ("partial_rotary_factor", "original_max_position_embeddings")
 
 def export(module: Module, target_dir: Path, folder: Path) -> None:
     """Write model.safetensors and config.json, each atomically; the tokenizer too beside a stand-alone model."""
+    if isinstance(module, DraftAdapterModule):
+        export_adapter(module, folder)
+        return
     target = read_config(target_dir)
     tensors = {name: tensor.contiguous().cpu() for name, tensor in public_tensors(module, target).items()}
     config = public_config(module, target, read_json(target_dir / "config.json"))
@@ -72,7 +79,7 @@ def write_card(folder: Path, rates: Sequence[float]) -> None:
     write_atomically(folder / CARD_FILE, lambda file: file.write_text(json.dumps({"rates": rates}) + "\n"))
 
 
-def public_tensors(module: Module, target: ModelConfig) -> dict[str, Tensor]:
+def public_tensors(module: LayeredModule, target: ModelConfig) -> dict[str, Tensor]:
     """Weights in bfloat16 under their public names, with the tables of a draft vocabulary."""
     state = {name: tensor.to(torch.bfloat16) for name, tensor in module.state_dict().items() if name not in BUFFERS}
     match module:
@@ -101,7 +108,7 @@ def vocabulary_tables(draft_ids: Tensor, vocab_size: int) -> dict[str, Tensor]:
     return {"d2t": ids - torch.arange(len(ids)), "t2d": mask}
 
 
-def public_config(module: Module, target: ModelConfig, raw: RawJson) -> RawJson:
+def public_config(module: LayeredModule, target: ModelConfig, raw: RawJson) -> RawJson:
     """`raw`: the target's config.json."""
     shape = module.shape.layer if isinstance(module, BlockHeadModule) else module.shape
     config = layer_config(shape, raw) | rope_config(target, raw)

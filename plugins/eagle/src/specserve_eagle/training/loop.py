@@ -30,6 +30,8 @@ COOL_DOWN = 0.2
 LAST_SCALE = 0.02
 CLIP = 1.0
 BY_ADAM = (
+    ".down",
+    ".up",
     "lm_head.weight",
     "embed_tokens.weight",
     "markov_w1.weight",
@@ -110,12 +112,15 @@ def make_optimizers(module: nn.Module) -> list[torch.optim.Optimizer]:
     rest: list[nn.Parameter] = []
     for name, parameter in module.named_parameters():
         (matrices if parameter.ndim == 2 and not name.endswith(BY_ADAM) else rest).append(parameter)
-    muon = torch.optim.Muon(matrices, lr=MUON_RATE, momentum=0.95, weight_decay=0.01, adjust_lr_fn="original")
-    adam = torch.optim.AdamW(rest, lr=ADAM_RATE, betas=(0.9, 0.95), weight_decay=0.0)
-    for optimizer in (muon, adam):
+    found: list[torch.optim.Optimizer] = []
+    if matrices:
+        muon = torch.optim.Muon(matrices, lr=MUON_RATE, momentum=0.95, weight_decay=0.01, adjust_lr_fn="original")
+        found.append(muon)
+    found.append(torch.optim.AdamW(rest, lr=ADAM_RATE, betas=(0.9, 0.95), weight_decay=0.0))
+    for optimizer in found:
         for group in optimizer.param_groups:
             group["base_lr"] = group["lr"]
-    return [muon, adam]
+    return found
 
 
 class Trainer:

@@ -21,24 +21,30 @@ from specserve_eagle.training.block_options import (
     check_block_options,
 )
 from specserve_eagle.training.standalone import DEFAULT_LAYERS, standalone_shape
+from specserve_eagle.training.uno_options import adapter_identity, adapter_shape, check_adapter
 
 if TYPE_CHECKING:
     from specserve.api.models import ModelConfig
     from specserve_eagle.training.train_options import TrainOptions
 
-Kind: TypeAlias = Literal["eagle3", "eagle", "mtp", "dflash", "dspark", "standalone"]
+Kind: TypeAlias = Literal["eagle3", "eagle", "mtp", "dflash", "dspark", "standalone", "uno"]
 KINDS: tuple[str, ...] = get_args(Kind)
 DEVICES = ("cpu", "cuda")
 MIN_UNROLL, MAX_UNROLL = 3, 7
 MAX_EVAL_STEPS = 16
 DEFAULT_DRAFT_VOCAB = 32000
+BY_BLOCKS = (*BLOCK_HEADS, "uno")
+"""What drafts all its tokens at once, and learns from some places of a window."""
 ONLY_FOR: dict[str, tuple[str, ...]] = {
     "draft_vocab": ("eagle3", "dspark"),
     "layers": ("standalone", *BLOCK_HEADS),
-    "block_size": BLOCK_HEADS,
-    "anchors": BLOCK_HEADS,
-    "mask_token": BLOCK_HEADS,
+    "block_size": BY_BLOCKS,
+    "anchors": BY_BLOCKS,
+    "mask_token": BY_BLOCKS,
     "markov_rank": ("dspark",),
+    "rank": ("uno",),
+    "intermediate_size": tuple(kind for kind in KINDS if kind != "uno"),
+    "compile": tuple(kind for kind in KINDS if kind != "uno"),
     "hidden_size": ("standalone",),
     "untied": ("standalone",),
 }
@@ -104,6 +110,9 @@ def check_device(device: str) -> None:
 def check_against(options: TrainOptions, target: ModelConfig) -> None:
     """ConfigError for what this target does not allow. Its weights are not needed for that."""
     drafted, option = options.unroll, "--unroll"
+    if options.head == "uno":
+        check_adapter(options, target)
+        drafted, option = adapter_shape(options, target).num_proposed, "the draft tokens of a block"
     if options.head in BLOCK_HEADS:
         check_block_head(options, target)
         drafted, option = block_shape(options, target).num_proposed, "the draft tokens of a block"
@@ -146,6 +155,8 @@ def head_identity(options: TrainOptions, target: ModelConfig) -> dict[str, objec
         shape = standalone_shape(target, options.hidden_size, options.intermediate_size)
         identity |= {"layers": options.layers or DEFAULT_LAYERS, "hidden_size": shape.hidden_size}
         identity |= {"untied": options.untied, "intermediate_size": shape.intermediate_size}
+    elif options.head == "uno":
+        identity |= adapter_identity(options, target)
     else:
         identity["intermediate_size"] = options.intermediate_size or target.intermediate_size
     if options.head in BLOCK_HEADS:

@@ -23,6 +23,7 @@ from specserve_eagle.training.block_reopen import reopen_block_head
 from specserve_eagle.training.heads import Eagle1Head, Eagle3Head, MtpHead
 from specserve_eagle.training.modules import HeadShape
 from specserve_eagle.training.standalone import DraftLlama
+from specserve_eagle.training.uno_export import ADAPTER_CONFIG, reopen_adapter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -41,6 +42,8 @@ MTP_NAMES = {"fc": "eh_proj"}
 
 def reopen(path: Path, target: Target) -> Module:
     """The draft model in directory `path` in the target's dtype and on its device. Raises ModelError."""
+    if (path / ADAPTER_CONFIG).exists():
+        return reopen_adapter(path, target).to(device=target.model.device).eval()
     readers: dict[str, Callable[[Path, Target], Module]] = {"standalone": reopen_standalone, "block": reopen_block_head}
     module = readers.get(kind_of(path), reopen_head)(path, target)
     return module.to(device=target.model.device, dtype=target.model.dtype).eval()

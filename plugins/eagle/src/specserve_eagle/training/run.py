@@ -26,6 +26,7 @@ from specserve_eagle.training.heads import Eagle1Head, Eagle3Head, MtpHead
 from specserve_eagle.training.loop import Budget, Trainer
 from specserve_eagle.training.modules import HeadShape
 from specserve_eagle.training.options import (
+    BY_BLOCKS,
     DEFAULT_DRAFT_VOCAB,
     check_against,
     check_options,
@@ -47,6 +48,9 @@ from specserve_eagle.training.text import (
     spread,
     token_stream,
 )
+from specserve_eagle.training.uno_loss import uno_loss
+from specserve_eagle.training.uno_module import DraftAdapterModule
+from specserve_eagle.training.uno_options import adapter_shape
 from specserve_eagle.training.unroll import unroll
 
 if TYPE_CHECKING:
@@ -105,7 +109,9 @@ def train(options: TrainOptions) -> Acceptance:
         report.stage(f"{progress.step} steps are done: loss {progress.loss:.3f}")
         count = final_windows(options, time.monotonic() - began, progress.step_seconds)
         report.stage(f"measuring acceptance on {count} held-out windows at most")
-        sampling = Sampling(module.shape.num_proposed) if isinstance(module, BlockHeadModule) else Sampling()
+        sampling = Sampling()
+        if isinstance(module, BlockHeadModule | DraftAdapterModule):
+            sampling = Sampling(module.shape.num_proposed)
         found = teacher_forced(
             reopen(options.out, target), target, spread(split.held_out, count), sampling, options.batch
         )
@@ -122,9 +128,9 @@ def final_windows(options: TrainOptions, passed: float, step_seconds: float) -> 
 
 
 def measuring_share(options: TrainOptions) -> float:
-    """How many times as long it takes to measure a window as to train on it, at most: a block head is measured at
+    """How many times as long it takes to measure a window as to train on it, at most: what drafts blocks is measured at
     every position, and trained at some."""
-    if options.head not in BLOCK_HEADS:
+    if options.head not in BY_BLOCKS:
         return 1.0
     return max(1.0, options.length / (options.anchors or DEFAULT_ANCHORS))
 
@@ -154,6 +160,8 @@ def make_module(options: TrainOptions, target: Target, stream: Tensor) -> Module
     if options.head == "standalone":
         shape = standalone_shape(config, options.hidden_size, options.intermediate_size)
         return DraftLlama(config.vocab_size, shape, options.layers or DEFAULT_LAYERS, tied=not options.untied)
+    if options.head == "uno":
+        return DraftAdapterModule(target, adapter_shape(options, config))
     if options.head in BLOCK_HEADS:
         return make_block_head(options, target, stream)
     shape = HeadShape.of(config)
@@ -181,6 +189,8 @@ def loss_function(options: TrainOptions, target: Target, module: Module) -> Call
         return partial(distill, module, target)
     if isinstance(module, BlockHeadModule):
         return partial(block_loss, module, target, num_anchors=options.anchors or DEFAULT_ANCHORS)
+    if isinstance(module, DraftAdapterModule):
+        return partial(uno_loss, module, target, num_anchors=options.anchors or DEFAULT_ANCHORS)
     return lambda ids: unroll(module, target, ids, options.unroll)
 
 

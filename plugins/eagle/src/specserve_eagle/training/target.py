@@ -1,6 +1,7 @@
 """The frozen target model as a teacher: hidden states and logits of whole windows of text.
 
-The decoder is the core's, with torch's kernels; attention is dense and causal over a window, without a paged cache.
+The decoder is the core's, with torch's kernels in a form that gradients pass; attention is dense and causal over a
+window, without a paged cache.
 Letters: B windows, T tokens of each, H hidden size, V vocabulary.
 """
 
@@ -12,8 +13,9 @@ import torch
 import torch.nn.functional as F
 
 from specserve.api import ModelError
-from specserve.api.models import NO_BATCH, TorchKernels, installed_formats
+from specserve.api.models import NO_BATCH, installed_formats
 from specserve.models.loader import ModelLoader
+from specserve_eagle.training.differentiable import DifferentiableKernels
 from specserve_eagle.training.teacher import Features, Lesson, LessonMemory, teacher_of
 
 if TYPE_CHECKING:
@@ -50,7 +52,9 @@ class Target:
         cls, path: Path, device: str, dtype: str = "auto", on_progress: Callable[[int, int], None] | None = None
     ) -> Target:
         loader = ModelLoader(formats=installed_formats(), on_progress=on_progress)
-        return cls(loader.load_decoder(path, kernels=TorchKernels(), dtype=dtype, device=device, max_model_len=None))
+        return cls(
+            loader.load_decoder(path, kernels=DifferentiableKernels(), dtype=dtype, device=device, max_model_len=None)
+        )
 
     @torch.no_grad()
     def features(self, ids: Tensor, layers: tuple[int, ...]) -> Features:
@@ -98,8 +102,14 @@ def window_mask(length: int, window: int | None, device: torch.device) -> Tensor
 def dense_attention(
     q: Tensor, k: Tensor, v: Tensor, shape: tuple[int, int], mask: Tensor | None, scale: float
 ) -> Tensor:
-    """q: [B * T, heads, d], k and v: [B * T, kv_heads, d] -> [B * T, heads, d]."""
-    q, k, v = (t.reshape(*shape, *t.shape[1:]).transpose(1, 2) for t in (q, k, v))
+    """q: [B * T, heads, d], k and v: [B * T, kv_heads, d] -> [B * T, heads, d]. mask: None for a causal one."""
+    q, k, v = (t.reshape(*shape, *t.shape[1:]) for t in (q, k, v))
+    return dense_attention_over(q, k, v, mask, scale)
+
+
+def dense_attention_over(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+    """q: [B, R, heads, d], k and v: [B, N, kv_heads, d], mask: [R, N] -> [B * R, heads, d]."""
+    q, k, v = (t.transpose(1, 2) for t in (q, k, v))
     out = F.scaled_dot_product_attention(
         q, k, v, attn_mask=mask, is_causal=mask is None, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
     )

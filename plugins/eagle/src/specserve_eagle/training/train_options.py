@@ -30,6 +30,7 @@ class TrainOptions(msgspec.Struct, frozen=True, kw_only=True):
     anchors: int | None = None
     mask_token: int | None = None
     markov_rank: int | None = None
+    rank: int | None = None
     seed: int = 0
     device: str = "cpu"
     threads: int | None = None

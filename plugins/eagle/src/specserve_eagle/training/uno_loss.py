@@ -1,0 +1,59 @@
+"""The loss of a draft adapter, and the logits that it is measured by.
+
+Place i of a draft is the token i + 1 after its anchor, behind the text's own tokens. The target itself gives the first;
+the loss of each further one is the cross-entropy to the target's own distribution, weighted 0.8^i as in EAGLE-3.
+Letters: see `uno_module`; N positions that are drafted from.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from specserve_eagle.training.blocks import ANCHORS_AT_ONCE, sample_anchors
+from specserve_eagle.training.teacher import Teacher
+from specserve_eagle.training.uno_module import noise_logits
+from specserve_eagle.training.unroll import STEP_WEIGHT, Unrolled, agreement, cross_entropy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch import Tensor
+
+    from specserve_eagle.training.target import Target
+    from specserve_eagle.training.teacher import Features
+    from specserve_eagle.training.uno_module import DraftAdapterModule
+
+
+def uno_loss(module: DraftAdapterModule, target: Target, ids: Tensor, num_anchors: int) -> Unrolled:
+    """ids: [B, T] int64."""
+    features, teacher = target.lesson(ids, module.reads, None)
+    anchors = sample_anchors(ids, num_anchors, module.shape.num_proposed)
+    certain = torch.ones((), device=ids.device)
+    total, greedy, overlap = torch.zeros((), device=ids.device), [certain], [certain]
+    noise = module.noise(ids, len(anchors))
+    for place, logits in enumerate(noise_logits(module, target, features, anchors, noise), 1):
+        at = anchors + place
+        log_q = logits.float().log_softmax(-1)
+        wanted = Teacher(teacher.probabilities[:, at], teacher.best[:, at])
+        total = total + STEP_WEIGHT**place * cross_entropy(log_q, wanted)
+        seen = agreement(log_q, wanted)
+        greedy.append(seen.greedy)
+        overlap.append(seen.overlap)
+    return Unrolled(total, greedy, overlap)
+
+
+def uno_logits(
+    module: DraftAdapterModule, target: Target, features: Features, ids: Tensor, num_steps: int
+) -> Iterator[Tensor]:
+    """Of every place up to num_steps <= K the logits [B, N, V], N = T - K - 1: those at [:, p] draft token
+    p + place + 2 of the text, with random tokens from p + 2 on; see `unrolled_logits`."""
+    anchors = 1 + torch.arange(ids.shape[1] - module.shape.num_proposed - 1, device=ids.device)
+    yield features.logits[:, anchors]
+    noise = module.noise(ids, len(anchors))[:, :, : num_steps - 1]
+    parts = [
+        torch.stack(list(noise_logits(module, target, features, anchors[some], noise[:, some])))
+        for some in (slice(at, at + ANCHORS_AT_ONCE) for at in range(0, len(anchors), ANCHORS_AT_ONCE))
+    ]
+    yield from torch.cat(parts, 2)
