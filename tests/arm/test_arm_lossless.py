@@ -19,7 +19,7 @@ TOKENS_ALIKE = 4
 @pytest.fixture(scope="module")
 def answers() -> dict[str, dict[str, Any]]:
     """By instruction set and run: see generate.py."""
-    answers: dict[str, dict[str, Any]] = json.loads(python(NEWEST, GENERATE, seconds=1800))
+    answers: dict[str, dict[str, Any]] = json.loads(python(NEWEST, GENERATE, seconds=3600))
     return answers
 
 
