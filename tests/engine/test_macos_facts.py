@@ -11,7 +11,7 @@ import pytest
 from fake_macos import serve_facts
 from specserve.host_memory import available_memory, total_memory
 from specserve.processor import processor_name
-from specserve.sysctl import sysctl_number, sysctl_text
+from specserve.sysctl import sysctl, sysctl_number, sysctl_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,6 +24,7 @@ BRAND = "machdep.cpu.brand_string"
 def test_numbers_of_both_widths_and_texts_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     serve_facts(monkeypatch, {BRAND: "Apple M4", "hw.memsize": (2**34).to_bytes(8, "little"), "hw.ncpu": 10})
     assert (sysctl_text(BRAND), sysctl_number("hw.memsize"), sysctl_number("hw.ncpu")) == ("Apple M4", 2**34, 10)
+    assert (sysctl("hw.ncpu"), sysctl("unknown")) == (b"\n\0\0\0", b"")
 
 
 def test_what_the_system_does_not_know_is_neither_a_text_nor_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
