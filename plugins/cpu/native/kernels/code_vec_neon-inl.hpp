@@ -67,12 +67,10 @@ template <int bits>
 class CodeSums {
    public:
     static constexpr int kCentre = bits == 8 ? 128 : 0;
-    void start(int32_t x) {
-        for (int32x4_t& four : sums_.v) four = vdupq_n_s32(x);
-    }
+    void start(int32_t x) { UNROLLED for (int32x4_t& four : sums_.v) four = vdupq_n_s32(x); }
     ALWAYS_INLINE void add(int quad, CodeVec codes, const int8_t* inputs) {
         int8x16_t x = splat_four(inputs);
-        for (int i = 0; i < 4; ++i) add_part(quad, i, signed_codes(codes.v[i]), x);
+        UNROLLED for (int i = 0; i < 4; ++i) add_part(quad, i, signed_codes(codes.v[i]), x);
     }
     IntVec total() const { return sums_; }
 

@@ -52,10 +52,11 @@ template <int step>
 INLINE Bf16Input broadcast_input(const Bf16* p) {
     return {splat_pair(p)};
 }
+INLINE float32x4_t dot(float32x4_t sum, Bf16Input x, uint32x4_t w) {
+    return vbfdotq_f32(sum, vreinterpretq_bf16_u32(x.v), vreinterpretq_bf16_u32(w));
+}
 INLINE Vec dot(Vec sum, Bf16Input x, Bf16Pairs w) {
-    for (int i = 0; i < 4; ++i)
-        sum.v[i] = vbfdotq_f32(sum.v[i], vreinterpretq_bf16_u32(x.v), vreinterpretq_bf16_u32(w.v[i]));
-    return sum;
+    return {{dot(sum.v[0], x, w.v[0]), dot(sum.v[1], x, w.v[1]), dot(sum.v[2], x, w.v[2]), dot(sum.v[3], x, w.v[3])}};
 }
 #else
 constexpr int kBf16DotSteps = 2;
@@ -66,9 +67,8 @@ INLINE float32x4_t half_of_pairs(uint32x4_t pairs) {
 }
 template <int step>
 INLINE Vec load_weights(const Bf16* p) {
-    Vec w;
-    for (int i = 0; i < 4; ++i) w.v[i] = half_of_pairs<step>(load_four_pairs(p + 8 * i));
-    return w;
+    return {{half_of_pairs<step>(load_four_pairs(p)), half_of_pairs<step>(load_four_pairs(p + 8)),
+             half_of_pairs<step>(load_four_pairs(p + 16)), half_of_pairs<step>(load_four_pairs(p + 24))}};
 }
 template <int step>
 INLINE Vec load_weights(const Int8<Bf16>* p) {
@@ -80,6 +80,9 @@ INLINE Vec broadcast_input(const Bf16* p) {
     return {{input, input, input, input}};
 }
 #endif
+
+// GCC keeps arrays of vectors in registers only if their loops are unrolled before all else.
+#define UNROLLED _Pragma("GCC unroll 16")
 
 // A block of 6 x 1 accumulators takes 24 of the 32 registers; the rest holds a panel's weights, one row's inputs and
 // constants.

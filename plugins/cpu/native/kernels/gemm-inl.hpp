@@ -71,23 +71,28 @@ struct Prefetch {
     int panels;
 };
 
+// Before loops over accumulators; the vec files of some sets define it: there they would stay in memory else.
+#ifndef UNROLLED
+#define UNROLLED
+#endif
+
 // sums += x * w for one K group of R rows and P panels. Of weights and inputs, those that are fewer are kept in
 // registers: with all of both, sums would leave them.
 template <typename S, int step, int R, int P, typename V, typename W>
 INLINE void add_k_group(V (&sums)[R][P], const S* x, ptrdiff_t x_stride, const W* const (&panels)[P], ptrdiff_t at) {
     if constexpr (R <= P) {
         decltype(broadcast_input<step>(x)) inputs[R];
-        for (int r = 0; r < R; ++r) inputs[r] = broadcast_input<step>(x + r * x_stride);
-        for (int p = 0; p < P; ++p) {
+        UNROLLED for (int r = 0; r < R; ++r) inputs[r] = broadcast_input<step>(x + r * x_stride);
+        UNROLLED for (int p = 0; p < P; ++p) {
             auto weights = load_weights<step>(panels[p] + at);
-            for (int r = 0; r < R; ++r) sums[r][p] = dot(sums[r][p], inputs[r], weights);
+            UNROLLED for (int r = 0; r < R; ++r) sums[r][p] = dot(sums[r][p], inputs[r], weights);
         }
     } else {
         decltype(load_weights<step>(panels[0])) weights[P];
-        for (int p = 0; p < P; ++p) weights[p] = load_weights<step>(panels[p] + at);
-        for (int r = 0; r < R; ++r) {
+        UNROLLED for (int p = 0; p < P; ++p) weights[p] = load_weights<step>(panels[p] + at);
+        UNROLLED for (int r = 0; r < R; ++r) {
             auto input = broadcast_input<step>(x + r * x_stride);
-            for (int p = 0; p < P; ++p) sums[r][p] = dot(sums[r][p], input, weights[p]);
+            UNROLLED for (int p = 0; p < P; ++p) sums[r][p] = dot(sums[r][p], input, weights[p]);
         }
     }
     if constexpr (step + 1 < kDotSteps<S>) {
@@ -105,22 +110,26 @@ template <typename S, typename Weights, int R, int P, typename Sum>
 static void microkernel(const S* x, Weights w, Sum* out, RowStrides strides, int k_groups, bool first_k,
                         Prefetch<Weights> next) {
     SumVec<Sum> sums[R][P];
-    for (int r = 0; r < R; ++r)
-        for (int p = 0; p < P; ++p) sums[r][p] = first_k ? zero_sums(out) : load(out + r * strides.out + p * kLanes);
+    UNROLLED for (int r = 0; r < R; ++r) {
+        UNROLLED for (int p = 0; p < P; ++p) {
+            sums[r][p] = first_k ? zero_sums(out) : load(out + r * strides.out + p * kLanes);
+        }
+    }
     for (int g = 0; g < k_groups;) {
         decltype(w.at(0, 0)) panels[P], ahead[P];
-        for (int p = 0; p < P; ++p) {
+        UNROLLED for (int p = 0; p < P; ++p) {
             panels[p] = w.at(p, g);
             ahead[p] = p < next.panels ? next.weights.at(p, g) : panels[p];
         }
         int end = k_groups - g < Weights::kContiguousGroups ? k_groups : g + Weights::kContiguousGroups;
         for (ptrdiff_t i = 0; g < end; ++g, i += kLanes * kVnni<S>) {
-            for (int p = 0; p < P; ++p) __builtin_prefetch(ahead[p] + i, 0, 2);
+            UNROLLED for (int p = 0; p < P; ++p) __builtin_prefetch(ahead[p] + i, 0, 2);
             add_k_group<S, 0>(sums, x + ptrdiff_t{g} * kVnni<S>, strides.x, panels, i);
         }
     }
-    for (int r = 0; r < R; ++r)
-        for (int p = 0; p < P; ++p) store(out + r * strides.out + p * kLanes, sums[r][p]);
+    UNROLLED for (int r = 0; r < R; ++r) {
+        UNROLLED for (int p = 0; p < P; ++p) store(out + r * strides.out + p * kLanes, sums[r][p]);
+    }
 }
 
 #ifdef SPECSERVE_ROW_PAIRS

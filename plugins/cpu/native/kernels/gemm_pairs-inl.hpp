@@ -21,19 +21,19 @@ struct PairSums {
     decltype(Sums::v[0] + Sums::v[0]) v[8];
 
     void from_rows(Sums first, Sums second) {
-        for (int i = 0; i < 4; ++i) {
+        UNROLLED for (int i = 0; i < 4; ++i) {
             v[2 * i] = lower_halves(first.v[i], second.v[i]);
             v[2 * i + 1] = upper_halves(first.v[i], second.v[i]);
         }
     }
     Sums first() const {
         Sums row;
-        for (int i = 0; i < 4; ++i) row.v[i] = lower_halves(v[2 * i], v[2 * i + 1]);
+        UNROLLED for (int i = 0; i < 4; ++i) row.v[i] = lower_halves(v[2 * i], v[2 * i + 1]);
         return row;
     }
     Sums second() const {
         Sums row;
-        for (int i = 0; i < 4; ++i) row.v[i] = upper_halves(v[2 * i], v[2 * i + 1]);
+        UNROLLED for (int i = 0; i < 4; ++i) row.v[i] = upper_halves(v[2 * i], v[2 * i + 1]);
         return row;
     }
 };
@@ -64,13 +64,13 @@ template <typename S, int pairs, int P, typename Sums, typename W>
 INLINE void add_two_k_groups(PairSums<Sums> (&sums)[pairs][P], const S* const (&rows)[2 * pairs], ptrdiff_t x_at,
                              const W* const (&panels)[P], ptrdiff_t at) {
     uint32x4_t x[pairs];
-    for (int r = 0; r < pairs; ++r) x[r] = load_row_pair(rows[2 * r] + x_at, rows[2 * r + 1] + x_at);
-    for (int p = 0; p < P; ++p) {
+    UNROLLED for (int r = 0; r < pairs; ++r) x[r] = load_row_pair(rows[2 * r] + x_at, rows[2 * r + 1] + x_at);
+    UNROLLED for (int p = 0; p < P; ++p) {
         auto first = load_weights<0>(panels[p] + at), second = load_weights<0>(panels[p] + at + kLanes * kVnni<S>);
-        for (int i = 0; i < 4; ++i) {
+        UNROLLED for (int i = 0; i < 4; ++i) {
             uint32x4_t a = reinterpret_cast<uint32x4_t>(first.v[i]), b = reinterpret_cast<uint32x4_t>(second.v[i]);
             uint32x4_t lower = vzip1q_u32(a, b), upper = vzip2q_u32(a, b);
-            for (int r = 0; r < pairs; ++r) {
+            UNROLLED for (int r = 0; r < pairs; ++r) {
                 sums[r][p].v[2 * i] = multiply_pairs(sums[r][p].v[2 * i], x[r], lower);
                 sums[r][p].v[2 * i + 1] = multiply_pairs(sums[r][p].v[2 * i + 1], x[r], upper);
             }
@@ -86,18 +86,19 @@ static void pairs_microkernel(const S* x, Weights w, Sum* out, RowStrides stride
     constexpr int kPairs = (R + 1) / 2;
     PairSums<SumVec<Sum>> sums[kPairs][P];
     const S* rows[2 * kPairs];
-    for (int r = 0; r < 2 * kPairs; ++r) rows[r] = x + (r < R ? r : R - 1) * strides.x;
+    UNROLLED for (int r = 0; r < 2 * kPairs; ++r) rows[r] = x + (r < R ? r : R - 1) * strides.x;
     auto row_of = [&](int r, int p) { return out + (r < R ? r : R - 1) * strides.out + p * kLanes; };
-    for (int r = 0; r < kPairs; ++r)
-        for (int p = 0; p < P; ++p) {
+    UNROLLED for (int r = 0; r < kPairs; ++r) {
+        UNROLLED for (int p = 0; p < P; ++p) {
             if (first_k)
                 sums[r][p].from_rows(zero_sums(out), zero_sums(out));
             else
                 sums[r][p].from_rows(load(row_of(2 * r, p)), load(row_of(2 * r + 1, p)));
         }
+    }
     for (int g = 0; g < k_groups;) {
         decltype(w.at(0, 0)) panels[P], ahead[P];
-        for (int p = 0; p < P; ++p) {
+        UNROLLED for (int p = 0; p < P; ++p) {
             panels[p] = w.at(p, g);
             ahead[p] = p < next.panels ? next.weights.at(p, g) : panels[p];
         }
@@ -105,15 +106,17 @@ static void pairs_microkernel(const S* x, Weights w, Sum* out, RowStrides stride
         static_assert(Weights::kContiguousGroups % 2 == 0);
         int end = k_groups - g < Weights::kContiguousGroups ? k_groups : g + Weights::kContiguousGroups;
         for (ptrdiff_t i = 0; g < end; g += 2, i += 2 * kGroup) {
-            for (int p = 0; p < P; ++p) {
+            UNROLLED for (int p = 0; p < P; ++p) {
                 __builtin_prefetch(ahead[p] + i, 0, 2);
                 __builtin_prefetch(ahead[p] + i + kGroup, 0, 2);
             }
             add_two_k_groups<S>(sums, rows, ptrdiff_t{g} * kVnni<S>, panels, i);
         }
     }
-    for (int r = 0; r < R; ++r)
-        for (int p = 0; p < P; ++p) store(row_of(r, p), r % 2 ? sums[r / 2][p].second() : sums[r / 2][p].first());
+    UNROLLED for (int r = 0; r < R; ++r) {
+        UNROLLED for (int p = 0; p < P; ++p)
+            store(row_of(r, p), r % 2 ? sums[r / 2][p].second() : sums[r / 2][p].first());
+    }
 }
 
 // As `microkernel`. The last of an odd number of K groups is multiplied by dot instructions; pages of a cache have even

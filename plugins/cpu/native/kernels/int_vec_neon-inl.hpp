@@ -10,7 +10,10 @@ INLINE IntVec zero_ints() {
 }
 INLINE IntVec load(const int32_t* p) { return {{vld1q_s32(p), vld1q_s32(p + 4), vld1q_s32(p + 8), vld1q_s32(p + 12)}}; }
 INLINE void store(int32_t* p, IntVec x) {
-    for (int i = 0; i < 4; ++i) vst1q_s32(p + 4 * i, x.v[i]);
+    vst1q_s32(p, x.v[0]);
+    vst1q_s32(p + 4, x.v[1]);
+    vst1q_s32(p + 8, x.v[2]);
+    vst1q_s32(p + 12, x.v[3]);
 }
 INLINE IntVec sub(IntVec a, IntVec b) {
     for (int i = 0; i < 4; ++i) a.v[i] = vsubq_s32(a.v[i], b.v[i]);
@@ -65,6 +68,6 @@ INLINE InputBytes broadcast_input(const QuantizedInput* p) {
     return {splat_four(p)};
 }
 INLINE IntVec dot(IntVec sum, InputBytes x, WeightBytes w) {
-    for (int i = 0; i < 4; ++i) sum.v[i] = dot_bytes(sum.v[i], x.v, w.v[i]);
-    return sum;
+    return {{dot_bytes(sum.v[0], x.v, w.v[0]), dot_bytes(sum.v[1], x.v, w.v[1]), dot_bytes(sum.v[2], x.v, w.v[2]),
+             dot_bytes(sum.v[3], x.v, w.v[3])}};
 }

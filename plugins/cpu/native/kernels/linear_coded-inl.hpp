@@ -65,21 +65,24 @@ INLINE void add_block(const UnpackedBlock<P, G>& w, BlockRows x, int block, int 
     constexpr int kGroupQuads = kQuads / G;
     for (int g = 0; g < G; ++g) {
         CodeSums<bits> sums[R][P];
-        for (int r = 0; r < R; ++r) {
+        UNROLLED for (int r = 0; r < R; ++r) {
             const int32_t* inputs = x.at(r, block).sums;
             int start = (lowest + CodeSums<bits>::kCentre) * (G == 1 ? inputs[0] + inputs[1] : inputs[g]);
-            for (int p = 0; p < P; ++p) sums[r][p].start(start);
+            UNROLLED for (int p = 0; p < P; ++p) sums[r][p].start(start);
         }
 #pragma GCC unroll 8
-        for (int q = 0; q < kGroupQuads; ++q)
-            for (int p = 0; p < P; ++p)
-                for (int r = 0; r < R; ++r)
+        for (int q = 0; q < kGroupQuads; ++q) {
+            UNROLLED for (int p = 0; p < P; ++p) {
+                UNROLLED for (int r = 0; r < R; ++r) {
                     sums[r][p].add(q, w.codes[p][g * kGroupQuads + q],
                                    x.at(r, block).values + 4 * (g * kGroupQuads + q));
-        for (int r = 0; r < R; ++r) {
+                }
+            }
+        }
+        UNROLLED for (int r = 0; r < R; ++r) {
             const InputBlock& in = x.at(r, block);
             Vec scale = splat(in.scale);
-            for (int p = 0; p < P; ++p) {
+            UNROLLED for (int p = 0; p < P; ++p) {
                 float* to = out + r * stride + p * kLanes;
                 Vec sum = fma(to_float(sums[r][p].total()), mul(w.scales[p][g], scale), load(to));
                 if constexpr (has_offsets) {

@@ -27,8 +27,8 @@ INLINE Vec sub(Vec a, Vec b) { return {PAIRED(vsubq_f32, a, b)}; }
 INLINE Vec mul(Vec a, Vec b) { return {PAIRED(vmulq_f32, a, b)}; }
 INLINE Vec div(Vec a, Vec b) { return {PAIRED(vdivq_f32, a, b)}; }
 INLINE Vec fma(Vec a, Vec b, Vec c) {
-    for (int i = 0; i < 4; ++i) c.v[i] = vfmaq_f32(c.v[i], a.v[i], b.v[i]);
-    return c;
+    return {{vfmaq_f32(c.v[0], a.v[0], b.v[0]), vfmaq_f32(c.v[1], a.v[1], b.v[1]), vfmaq_f32(c.v[2], a.v[2], b.v[2]),
+             vfmaq_f32(c.v[3], a.v[3], b.v[3])}};
 }
 // Not fmax, which orders zeros, and NaN otherwise.
 INLINE float32x4_t max(float32x4_t a, float32x4_t b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
@@ -42,7 +42,10 @@ INLINE Vec where_less(Vec a, Vec b, Vec yes, Vec no) {
 
 INLINE Vec load(const float* p) { return {{vld1q_f32(p), vld1q_f32(p + 4), vld1q_f32(p + 8), vld1q_f32(p + 12)}}; }
 INLINE void store(float* p, Vec x) {
-    for (int i = 0; i < 4; ++i) vst1q_f32(p + 4 * i, x.v[i]);
+    vst1q_f32(p, x.v[0]);
+    vst1q_f32(p + 4, x.v[1]);
+    vst1q_f32(p + 8, x.v[2]);
+    vst1q_f32(p + 12, x.v[3]);
 }
 INLINE void stream(float* p, Vec x) { store(p, x); }
 INLINE void finish_streaming() {}
