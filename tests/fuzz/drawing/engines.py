@@ -64,8 +64,9 @@ def draw_arithmetic(rng: random.Random, native: bool) -> dict[str, Any]:
         backends: tuple[str, ...] = ("auto", "sdpa")
     else:
         fields = {"kernels": "cpu", "threads": rng.choice((1, 1, 1, 2, 2, 3))}
-        sets = rng.choice((INSTRUCTION_SETS[:-1], INSTRUCTION_SETS)) if rng.random() >= 0.4 else ("auto",)
-        fields["instruction_set"] = rng.choice(sets)
+        fields["instruction_set"] = "auto"
+        if rng.random() >= 0.4:
+            fields["instruction_set"] = rng.choice(rng.choice((INSTRUCTION_SETS[:-1], INSTRUCTION_SETS)))
         fields["attention"] = "sdpa" if rng.random() < 0.15 else "auto"
         backends = ("auto", "sdpa", "cpu_paged")
     if rng.random() < 0.35:

@@ -146,7 +146,10 @@ INLINE void transpose(const void* const* rows, int offset, void* out) {
 }
 
 INLINE void interleave(const Bf16* a, const Bf16* b, Bf16* out) {
-    for (int i = 0; i < kLanes; i += 8) vst2q_u16(&out[2 * i].bits, {{load_eight(a + i), load_eight(b + i)}});
+    for (int i = 0; i < kLanes; i += 8) {
+        uint16x8x2_t both = {{load_eight(a + i), load_eight(b + i)}};  // of a name: clang's vst2q_u16 is a macro
+        vst2q_u16(&out[2 * i].bits, both);
+    }
 }
 
 // --- sampling -------------------------------------------------------------------------------------------
