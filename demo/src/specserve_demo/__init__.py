@@ -1,4 +1,4 @@
-"""Where the demo model, its adapters and its draft heads lie."""
+"""Where the demo model, its adapters and its draft heads lie, and a draft head of SmolLM2-135M-Instruct."""
 
 from pathlib import Path
 
@@ -10,3 +10,5 @@ HEADS_DIR = Path(__file__).parent / "heads"
 """Draft models of the demo model, for the plugin `eagle`."""
 EAGLE3_DIR, EAGLE_DIR, MTP_DIR = HEADS_DIR / "eagle3", HEADS_DIR / "eagle", HEADS_DIR / "mtp"
 STANDALONE_DIR = HEADS_DIR / "standalone"
+SMOLLM2_EAGLE3_DIR = HEADS_DIR / "smollm2-eagle3"
+"""Of a model that is not in here; see `make demo MODEL=smollm2`."""
