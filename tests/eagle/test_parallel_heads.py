@@ -156,12 +156,19 @@ def test_acceptance_on_fixed_inputs_stays_what_it_was(tmp_path, target):
 
 
 @pytest.mark.parametrize(
-    ("form", "steps", "longest"),
-    [("speculators", "auto", 6), ("eagle3", "auto", 8), ("eagle3", 2, 2), ("pard", 11, 11)],
+    ("form", "settings", "longest"),
+    [
+        ("speculators", {"steps": "auto"}, 6),
+        ("eagle3", {"steps": "auto"}, 8),
+        ("eagle3", {"steps": 2}, 2),
+        ("pard", {"steps": 11}, 11),
+        ("speculators", {"steps": "auto", "draft_tokens": 4}, 3),
+        ("speculators", {"steps": "auto", "draft_tokens": 12}, 6),
+    ],
 )
-def test_a_draft_is_as_long_as_the_head_was_trained_for_or_as_asked(tmp_path, target, form, steps, longest):
+def test_a_draft_is_as_long_as_the_head_was_trained_for_or_as_asked(tmp_path, target, form, settings, longest):
     recorder = Recorder()
-    engine = eagle_engine(target, write_parallel_head(tmp_path / "head", form), steps=steps, planner=recorder)
+    engine = eagle_engine(target, write_parallel_head(tmp_path / "head", form), settings=settings, planner=recorder)
     run_requests(engine, [toy_request("r", range(1, 9), max_tokens=24, ignore_eos=True)])
     assert max(map(len, recorder.drafts.values())) == longest
 
@@ -225,8 +232,8 @@ def test_other_kinds_of_heads_draft_no_tokens_in_one_pass(tmp_path):
         opened(write_head(tmp_path, "eagle", parallel_drafting=True))
 
 
-def test_trees_are_not_drafted_with_it(tmp_path, target):
-    head = write_parallel_head(tmp_path / "head")
+def test_trees_are_refused_before_its_weights_are_read(tmp_path, target):
+    head = change_tensors(write_parallel_head(tmp_path / "head"), mask_hidden=torch.zeros(1, 7))
     with pytest.raises(ConfigError, match=r"eagle.topk = 2: .* is a P-EAGLE head, which drafts chains. Leave topk out"):
         eagle_engine(target, head, settings={"steps": 3, "topk": 2})
 

@@ -10,6 +10,7 @@ from specserve.api.models import DecoderModel
 from specserve_eagle.block.drafter import BlockDrafter
 from specserve_eagle.block.load import load_block_head
 from specserve_eagle.card import AcceptanceWatch, read_card
+from specserve_eagle.checkpoints.config import read_head_config
 from specserve_eagle.checkpoints.detect import kind_of, why_no_mtp
 from specserve_eagle.checkpoints.stored import open_stored
 from specserve_eagle.draft_model import Lookahead
@@ -58,11 +59,12 @@ def drafter_at(
     if kind_of(path) == "block":
         refuse_trees(options, "a block head")
         return BlockDrafter(load_block_head(path, target), options.max_nodes)
-    model = load_head(path, target, lookahead)
-    if model.masks is None:
-        return EagleDrafter(model, options)
+    if read_head_config(path, target.config).masks is None:
+        return EagleDrafter(load_head(path, target, lookahead), options)
     refuse_trees(options, "a P-EAGLE head")
-    return ParallelDrafter(model, model.tokens_per_pass if options.steps == AUTO else options.steps)
+    model = load_head(path, target, lookahead)
+    steps = model.tokens_per_pass if options.steps == AUTO else options.steps
+    return ParallelDrafter(model, min(steps, options.max_nodes))
 
 
 def refuse_trees(options: EagleOptions, kind: str) -> None:
