@@ -28,13 +28,13 @@ def drawn(reuse: int, recent: int, count: int, skip: int = 0) -> list[tuple[int,
     return [tuple(ids.flatten().tolist()) for ids in islice(windows.batches(skip), count)]
 
 
-@pytest.mark.parametrize("recent", [1, 4])
+@pytest.mark.parametrize("recent", [1, 4, 99])
 def test_every_batch_comes_as_often_as_asked_for(recent):
     seen = Counter(drawn(3, recent, 57))
     new = drawn(1, 1, 57)
     assert set(seen) <= set(new)
     assert max(seen.values()) == 3
-    assert sum(count == 3 for count in seen.values()) >= 19 - 2 * recent
+    assert sum(count == 3 for count in seen.values()) >= 19 - 2 * min(recent, 5)
 
 
 def test_batches_that_come_again_are_mixed_with_others_and_resumed_at_any_step():
@@ -45,10 +45,44 @@ def test_batches_that_come_again_are_mixed_with_others_and_resumed_at_any_step()
     assert drawn(3, 4, 15, skip=25) == order[25:]
 
 
+def test_the_first_batches_of_a_short_run_come_again_soon():
+    order = drawn(4, 32, 12)
+    assert len(set(order)) < 7
+
+
+@pytest.mark.parametrize("recent", [1, 3, 32])
+def test_no_more_batches_wait_than_are_kept(recent):
+    order = drawn(4, recent, 400)
+    first, last = {}, {}
+    for step, batch in enumerate(order):
+        first.setdefault(batch, step)
+        last[batch] = step
+    used_up = {batch for batch, count in Counter(order).items() if count == 4}
+    for step in range(400):
+        waiting = [batch for batch, begin in first.items() if begin <= step <= last[batch] and batch in used_up]
+        assert len(waiting) <= recent
+    assert 100 <= len(first) <= 100 + recent
+
+
+@pytest.mark.parametrize("kept", [1, 2, 5])
+def test_a_batch_is_read_once_with_room_for_few(target, tmp_path, monkeypatch, kept):
+    trainer, windows = make_trainer("eagle3", target, tmp_path)
+    target.memory = LessonMemory(3)
+    trainer.run(windows, Budget(max_steps=1))
+    monkeypatch.setattr(teacher, "ROOM", kept * target.memory.num_bytes)
+    target.memory = LessonMemory(3)
+    windows.reuse, windows.recent, trainer.progress.step = 3, kept, 0
+    with patch.object(target, "features", wraps=target.features) as features:
+        trainer.run(windows, Budget(max_steps=40))
+    new = len({tuple(ids.flatten().tolist()) for ids in islice(windows.batches(), 40)})
+    assert features.call_count == new <= 14 + kept
+    assert len(target.memory.lessons) <= kept
+
+
 def test_the_target_reads_a_batch_once_while_there_is_room(target, monkeypatch):
     head = make_head("eagle3", target)
     first, second = stream()[:40].view(2, 20), stream()[40:80].view(2, 20)
-    target.memory = LessonMemory()
+    target.memory = LessonMemory(9)
     with patch.object(target, "features", wraps=target.features) as features:
         once, again = unroll(head, target, first, 3), unroll(head, target, first, 3)
         assert features.call_count == 1
@@ -82,7 +116,7 @@ def test_probabilities_of_a_draft_vocabulary_are_those_of_the_whole_one(temperat
 
 
 def test_a_head_learns_from_batches_that_come_again(target, tmp_path):
-    target.memory = LessonMemory()
+    target.memory = LessonMemory(3)
     losses = []
     trainer, windows = make_trainer("eagle3", target, tmp_path, lambda progress, _: losses.append(progress.loss))
     windows.reuse, windows.recent = 3, 4

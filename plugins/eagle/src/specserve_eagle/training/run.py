@@ -66,6 +66,8 @@ if TYPE_CHECKING:
 
 FINAL_WINDOWS = 64
 """Held-out windows of the estimate at the end."""
+MOST_RECENT = 32
+"""Batches that are mixed where batches come again, at most; more would be left unused at the end."""
 
 
 def train(options: TrainOptions) -> Acceptance:
@@ -148,10 +150,10 @@ def make_windows(options: TrainOptions, target: Target, module: Module, stream: 
     """Batches that come again do so while the target remembers them."""
     layers, draft_ids = layers_read(module), None if isinstance(module, DraftLlama) else module.draft_ids
     if options.reuse > 1:
-        target.memory = LessonMemory()
+        target.memory = LessonMemory(options.reuse)
     width = target.config.vocab_size if draft_ids is None else len(draft_ids)
     kept = lessons_kept(options.batch * options.length, target.config.hidden_size, len(layers) + 1, width)
-    recent = max(1, kept // 2)
+    recent = min(kept, MOST_RECENT)
     return Windows(stream, options.length, options.batch, options.seed, reuse=options.reuse, recent=recent)
 
 

@@ -65,26 +65,45 @@ def teacher_of(logits: Tensor, draft_ids: Tensor | None, temperature: float = 1.
     return Teacher(probabilities, of_target[best])
 
 
-class LessonMemory:
-    """The lessons of the last batches, as many as `ROOM` holds."""
+class KeptLesson(NamedTuple):
+    lesson: Lesson
+    uses_left: int
 
-    def __init__(self) -> None:
-        self.lessons: dict[bytes, Lesson] = {}
+
+class LessonMemory:
+    """The lessons of batches that come again: each is kept until its batch has come `reuse` times. Where `ROOM` does
+    not hold them the oldest goes."""
+
+    def __init__(self, reuse: int) -> None:
+        self.reuse = reuse
+        self.lessons: dict[bytes, KeptLesson] = {}
         self.num_bytes = 0
 
     def get(self, ids: Tensor, teach: Callable[[], Lesson]) -> Lesson:
         """Kept of this batch [B, T], or taught now. The same numbers either way: probabilities in 16 bits."""
         key = ids.cpu().numpy().tobytes()
-        if (known := self.lessons.get(key)) is not None:
-            return known
-        lesson = teach()
-        teacher = lesson.teacher._replace(probabilities=lesson.teacher.probabilities.bfloat16())
-        self.lessons[key] = lesson = Lesson(lesson.features, teacher)
-        self.num_bytes += size_of(lesson)
-        while self.num_bytes > ROOM and len(self.lessons) > 1:
-            oldest = next(iter(self.lessons))
-            self.num_bytes -= size_of(self.lessons.pop(oldest))
-        return lesson
+        known = self.lessons.get(key)
+        if known is None:
+            lesson = teach()
+            teacher = lesson.teacher._replace(probabilities=lesson.teacher.probabilities.bfloat16())
+            lesson = lesson._replace(teacher=teacher)
+            self.keep(key, lesson)
+            return lesson
+        if known.uses_left > 1:
+            self.lessons[key] = known._replace(uses_left=known.uses_left - 1)
+        else:
+            self.drop(key)
+        return known.lesson
+
+    def keep(self, key: bytes, lesson: Lesson) -> None:
+        needed = size_of(lesson)
+        while self.lessons and self.num_bytes + needed > ROOM:
+            self.drop(next(iter(self.lessons)))
+        self.lessons[key] = KeptLesson(lesson, self.reuse - 1)
+        self.num_bytes += needed
+
+    def drop(self, key: bytes) -> None:
+        self.num_bytes -= size_of(self.lessons.pop(key).lesson)
 
 
 def size_of(lesson: Lesson) -> int:

@@ -123,7 +123,9 @@ def too_little(option: str, tokens: int, windows: int, length: int) -> ConfigErr
 class Windows:
     """Endless batches of windows [B, T] of a stream, from the first after `skip` batches on.
 
-    With `reuse` each comes that many times: once it is new, then by lot among the last `recent` batches.
+    With `reuse` each comes that many times: once it is new, then by lot among those that wait to come again. With the
+    new one these are at most `recent`, and at the beginning at most half of the batches so far, so that a short run has
+    batches that come again, too.
     """
 
     def __init__(self, stream: Tensor, length: int, batch: int, seed: int, *, reuse: int = 1, recent: int = 1) -> None:
@@ -135,18 +137,16 @@ class Windows:
 
     def _repeated(self) -> Iterator[Tensor]:
         generator = torch.Generator().manual_seed(self.seed)
-        again: list[tuple[Tensor, int]] = []
-        for ids in self._new():
+        waiting: list[tuple[Tensor, int]] = []
+        for number, ids in enumerate(self._new(), 1):
             yield ids
-            again.append((ids, self.reuse - 1))
-            if len(again) < self.recent:
-                continue
-            for _ in range(self.reuse - 1):
-                drawn = int(torch.randint(len(again), (1,), generator=generator))
-                seen, left = again.pop(drawn)
+            waiting.append((ids, self.reuse - 1))
+            while len(waiting) >= min(self.recent, max(2, number // 2)):
+                drawn = int(torch.randint(len(waiting), (1,), generator=generator))
+                seen, left = waiting.pop(drawn)
                 yield seen
                 if left > 1:
-                    again.append((seen, left - 1))
+                    waiting.append((seen, left - 1))
 
     def _new(self) -> Iterator[Tensor]:
         epoch = 0
