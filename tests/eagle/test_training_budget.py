@@ -13,6 +13,7 @@ from specserve_eagle.training.loop import Budget, Progress
 from specserve_eagle.training.report import Report, first_step
 from specserve_eagle.training.run import final_windows, train
 from specserve_eagle.training.target import Target
+from specserve_eagle.training.teacher import LessonMemory
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +65,28 @@ def test_time_is_kept_for_what_follows_training(target_dir, tmp_path, clock):
     trainer, windows, _ = timed_trainer(target_dir, tmp_path, clock, 2)
     trainer.run(windows, Budget(minutes=2, steps_after=5), began)
     assert 100 < clock[0] - began <= 110
+
+
+@pytest.mark.parametrize("seconds", range(100, 112))
+def test_steps_that_the_target_reads_nothing_for_do_not_shorten_what_is_kept(target_dir, tmp_path, clock, seconds):
+    target, began = Target.load(target_dir, "cpu"), clock[0]
+    trainer, windows = make_trainer("eagle", target, tmp_path)
+    target.memory, windows.reuse, windows.recent = LessonMemory(8), 8, 4
+    features, loss_of = target.features, trainer.loss_of
+
+    def slow_features(ids, layers):
+        clock[0] += 8
+        return features(ids, layers)
+
+    def slow_loss(ids):
+        clock[0] += 1
+        return loss_of(ids)
+
+    target.features, trainer.loss_of = slow_features, slow_loss
+    progress = trainer.run(windows, Budget(minutes=seconds / 60, steps_after=1), began)
+    assert clock[0] - began + 9 <= seconds
+    assert progress.whole_seconds == pytest.approx(9)
+    assert progress.step_seconds < 6
 
 
 def test_the_first_checkpoint_is_written_after_the_first_step(target_dir, tmp_path, clock):

@@ -72,7 +72,9 @@ class Progress(msgspec.Struct):
     step: int = 0
     seconds: float = 0.0
     step_seconds: float = 0.0
-    """Of a step, averaged like the loss."""
+    """Of a step, averaged over about the last five."""
+    new_seconds: float = 0.0
+    """The same of steps whose batch is new: the target has to read it."""
     loss: float = 0.0
     greedy: list[float] = []
     overlap: list[float] = []
@@ -85,11 +87,21 @@ class Progress(msgspec.Struct):
         self.greedy = averaged(self.greedy, seen.greedy, keep)
         self.overlap = averaged(self.overlap, seen.overlap, keep)
 
-    def time(self, seconds: float, step_seconds: float) -> None:
-        """After a step: of all of them, and of this one."""
+    def time(self, seconds: float, step_seconds: float, *, is_new: bool) -> None:
+        """After a step: of all of them, and of this one; is_new: its batch."""
         self.seconds = seconds
-        keep = 0.0 if not self.step_seconds else 0.8
-        self.step_seconds = keep * self.step_seconds + (1 - keep) * step_seconds
+        self.step_seconds = smoothed(self.step_seconds, step_seconds)
+        if is_new:
+            self.new_seconds = smoothed(self.new_seconds, step_seconds)
+
+    @property
+    def whole_seconds(self) -> float:
+        """Of a step in which the target reads its batch, as far as there was one."""
+        return self.new_seconds or self.step_seconds
+
+
+def smoothed(old: float, new: float) -> float:
+    return 0.8 * old + 0.2 * new if old else new
 
 
 def averaged(old: list[float], new: list[Tensor], keep: float) -> list[float]:
@@ -172,11 +184,11 @@ class Trainer:
         began = now if began is None else began
         before, saved = progress.seconds, None
         progress.seconds = before + now - began
-        while (spent := budget.spent(progress.step, progress.seconds, progress.step_seconds)) < 1.0:
+        while (spent := budget.spent(progress.step, progress.seconds, progress.whole_seconds)) < 1.0:
             self.step(next(batches).to(self.device), rate_scale(progress.step, spent))
             now, last = time.monotonic(), now
-            progress.time(before + now - began, now - last)
-            self.on_step(progress, budget.spent(progress.step, progress.seconds, progress.step_seconds))
+            progress.time(before + now - began, now - last, is_new=windows.is_new)
+            self.on_step(progress, budget.spent(progress.step, progress.seconds, progress.whole_seconds))
             if self.stopped:
                 break
             if saved is None or now - saved > SAVE_SECONDS:  # the first one soon: it shows that it can be written

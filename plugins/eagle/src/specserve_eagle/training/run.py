@@ -109,7 +109,7 @@ def train(options: TrainOptions) -> Acceptance:
         with stopped_by_interrupt(trainer):
             progress = trainer.run(windows, budget, began)
         report.stage(f"{progress.step} steps are done: loss {progress.loss:.3f}")
-        count = final_windows(options, time.monotonic() - began, progress.step_seconds)
+        count = final_windows(options, time.monotonic() - began, progress.whole_seconds)
         report.stage(f"measuring acceptance on {count} held-out windows at most")
         sampling = Sampling()
         if isinstance(module, BlockHeadModule | DraftAdapterModule):

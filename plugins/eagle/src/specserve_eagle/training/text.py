@@ -131,6 +131,8 @@ class Windows:
     def __init__(self, stream: Tensor, length: int, batch: int, seed: int, *, reuse: int = 1, recent: int = 1) -> None:
         self.stream, self.length, self.batch, self.seed = stream, length, batch, seed
         self.reuse, self.recent = reuse, recent
+        self.is_new = True
+        """Of the batch that came last: it comes for the first time."""
 
     def batches(self, skip: int = 0) -> Iterator[Tensor]:
         return islice(self._repeated() if self.reuse > 1 else self._new(), skip, None)
@@ -139,11 +141,13 @@ class Windows:
         generator = torch.Generator().manual_seed(self.seed)
         waiting: list[tuple[Tensor, int]] = []
         for number, ids in enumerate(self._new(), 1):
+            self.is_new = True
             yield ids
             waiting.append((ids, self.reuse - 1))
             while len(waiting) >= min(self.recent, max(2, number // 2)):
                 drawn = int(torch.randint(len(waiting), (1,), generator=generator))
                 seen, left = waiting.pop(drawn)
+                self.is_new = False
                 yield seen
                 if left > 1:
                     waiting.append((seen, left - 1))
