@@ -188,6 +188,20 @@ def test_a_verifier_of_another_family_is_refused(tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"speculators_config": "eagle3"}, "speculators_config must be an object; got 'eagle3'"),
+        ({"speculators_config": {"verifier": [1]}}, r"verifier must be an object; got \[1\]"),
+        ({"speculators_config": {"verifier": {"architectures": 5}}}, "architectures must be a list; got 5"),
+        ({"speculators_model_type": ["eagle3"]}, r"speculators_model_type \['eagle3'\] is not supported"),
+    ],
+    ids=str,
+)
+def test_what_the_speculators_format_says_is_checked(tmp_path, changes, match):
+    refused(write_head(tmp_path, "speculators-eagle3", **changes), match)
+
+
 @pytest.mark.parametrize("form", ["deepseek-beside", "qwen-beside"])
 def test_more_than_one_mtp_layer_is_refused(tmp_path, form):
     refused(write_head(tmp_path, form, num_nextn_predict_layers=2), "MTP head of 2 layers is not supported")

@@ -205,6 +205,8 @@ def test_names_of_its_architecture_are_known(tmp_path):
         ("eagle3", {"ptd_token_id": V}, "ptd_token_id must be a token from 0 to 63; got 64"),
         ("pard", {"pard_token": "62"}, "pard_token must be a token from 0 to 63; got '62'"),
         ("pard", {"parallel_drafting": 1}, "parallel_drafting must be true or false; got 1"),
+        ("speculators", {"speculators_config": ["peagle"]}, r"speculators_config must be an object; got \['peagle'\]"),
+        ("speculators", {"speculators_config": {"proposal_methods": 5}}, "proposal_methods must be a list; got 5"),
     ],
 )
 def test_a_config_that_cannot_be_is_refused(tmp_path, form, changes, match):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from specserve.api import ModelError
 from specserve.models.families import ARCHITECTURES
+from specserve_eagle.checkpoints import speculators
 
 if TYPE_CHECKING:
     from specserve.api.files import RawJson
@@ -55,10 +56,10 @@ def _check_depth(layout: Layout, target: ModelConfig, where: str) -> None:
 
 
 def _check_verifier(raw: RawJson, target: ModelConfig, where: str) -> None:
-    verifier = (raw.get("speculators_config") or {}).get("verifier") or {}
-    families = {ARCHITECTURES[name].name for name in verifier.get("architectures") or [] if name in ARCHITECTURES}
+    stated = speculators.architectures(raw, where)
+    families = {ARCHITECTURES[name].name for name in stated if name in ARCHITECTURES}
     if families and target.family not in families:
-        named = verifier.get("name_or_path") or "a model"
+        named = speculators.verifier(raw, where).get("name_or_path") or "a model"
         _differ(where, "verifier", f"{named} of family {', '.join(sorted(families))}", f"family {target.family}")
 
 

@@ -75,7 +75,7 @@ def architectures(raw: RawJson) -> list[str]:
 def _declared(raw: RawJson, path: Path) -> DraftKind | None:
     declared = raw.get("speculators_model_type")
     if declared is not None:
-        if declared not in SPECULATORS:
+        if not isinstance(declared, str) or declared not in SPECULATORS:
             raise ModelError(
                 f"{path / 'config.json'}: speculators_model_type {declared!r} is not supported. "
                 f"Supported: {', '.join(SPECULATORS)}."

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from specserve.api import ModelError
+from specserve_eagle.checkpoints import speculators
 from specserve_eagle.checkpoints.head_config import MaskConfig
 from specserve_eagle.checkpoints.layout import MASK_HIDDEN
 
@@ -39,11 +40,10 @@ def masks_of(raw: RawJson, vocab_size: int, where: str) -> MaskConfig:
     token = raw[key]
     if type(token) is not int or not 0 <= token < vocab_size:
         raise ModelError(f"{where}: {key} must be a token from 0 to {vocab_size - 1}; got {token!r}. Correct the file.")
-    return MaskConfig(token, trained_depth(raw))
+    return MaskConfig(token, trained_depth(raw, where))
 
 
-def trained_depth(raw: RawJson) -> int:
-    proposals = (raw.get("speculators_config") or {}).get("proposal_methods") or []
-    stated: list[Any] = [each.get("speculative_tokens") for each in proposals if isinstance(each, dict)]
+def trained_depth(raw: RawJson, where: str) -> int:
+    stated: list[Any] = [method.get("speculative_tokens") for method in speculators.proposals(raw, where)]
     stated += [raw.get(key) for key in DEPTHS]
     return next((depth for depth in stated if type(depth) is int and depth > 0), DEFAULT_DEPTH)
