@@ -73,12 +73,25 @@ def test_what_stands_beside_the_model_is_reported_by_name(tmp_path, caplog, name
 
 
 @pytest.mark.parametrize(
-    "name", [f"{LAYER}self_attn.rotary_emb.inv_freq", "model.rotary_emb.inv_freq", "mtp.layers.0.mlp.up_proj.weight"]
+    "names",
+    [
+        (f"{LAYER}self_attn.rotary_emb.inv_freq",),
+        ("model.rotary_emb.inv_freq",),
+        ("mtp.layers.0.mlp.up_proj.weight",),
+        ("model.mtp_layers.0.input_proj.weight",),
+        ("model.layers.2.eh_proj.weight", "model.layers.2.mlp.up_proj.weight"),
+    ],
 )
-def test_buffers_of_old_exporters_and_blocks_that_draft_pass_in_silence(tmp_path, caplog, name):
+def test_buffers_of_old_exporters_and_blocks_that_draft_pass_in_silence(tmp_path, caplog, names):
     caplog.set_level(logging.WARNING, "specserve")
-    load(change_tensors(write_checkpoint(tmp_path), **{name: torch.ones(16)}))
+    load(change_tensors(write_checkpoint(tmp_path), **{name: torch.ones(16) for name in names}))
     assert caplog.text == ""
+
+
+def test_a_served_layer_is_no_block_that_drafts(tmp_path):
+    path = change_tensors(write_checkpoint(tmp_path), **{f"{LAYER}eh_proj.weight": torch.ones(2)})
+    with pytest.raises(ModelError, match=r"eh_proj\.weight would change what the model computes"):
+        load(path)
 
 
 def test_a_single_file_is_read_before_shards_and_this_is_said(tmp_path, caplog):

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 KEY = "text_config"
 OF_ALL = ("dtype", "torch_dtype", "eos_token_id", "quantization_config", "tie_word_embeddings", "transformers_version")
 """Keys that count for the text part, wherever they stand; outside they have priority."""
-DRAFTS = "mtp."
+DRAFTS = ("mtp.", "model.mtp_layers.")
 """How names of a block that drafts begin, which stands beside a text model and is no part of it."""
 PREFIXES = {
     "language_model.model.": "model.",

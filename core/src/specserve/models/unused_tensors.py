@@ -16,7 +16,7 @@ from specserve.models.text_part import DRAFTS
 from specserve.models.weight_format import FLOATS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from specserve.models.checkpoint import Checkpoint
 
@@ -28,6 +28,8 @@ HEAD = "lm_head.weight"
 """Unread where it is the embedding: another head would be read."""
 CACHE_SCALES = (".k_scale", ".v_scale", ".q_scale", ".kv_scale", ".prob_scale")
 """Scales of a cache of 8 bits; ours has its own."""
+DRAFTING_LAYER = "eh_proj.weight"
+"""What no layer has but one that drafts."""
 LAYER = re.compile(r"model\.layers\.(\d+)\.(.+)")
 NAMED = 5
 """Names in a message."""
@@ -37,9 +39,11 @@ def report_unused(checkpoint: Checkpoint, expected: Iterable[str]) -> None:
     """ModelError where an unread tensor belongs to what is served; the others are one warning. `expected`: the names
     of all tensors that are read."""
     read = frozenset(expected)
-    unused = sorted(name for name in checkpoint.names - read if name != HEAD and not is_harmless(name))
     modules = {name.rpartition(".")[0] for name in read}
     layers = {match[1] for name in read if (match := LAYER.fullmatch(name))}
+    drafting = (*DRAFTS, *drafting_layers(checkpoint.names, layers))
+    others = (name for name in checkpoint.names - read if name != HEAD and not name.startswith(drafting))
+    unused = sorted(name for name in others if not name.endswith(BUFFERS))
     foreign = [name for name in unused if belongs(name, modules, layers) and not is_neutral(checkpoint, name)]
     if foreign:
         raise ModelError(
@@ -53,8 +57,12 @@ def report_unused(checkpoint: Checkpoint, expected: Iterable[str]) -> None:
         )
 
 
-def is_harmless(name: str) -> bool:
-    return name.endswith(BUFFERS) or name.startswith(DRAFTS)
+def drafting_layers(names: Iterable[str], layers: set[str]) -> Iterator[str]:
+    """How names of blocks that draft begin which are numbered on from the layers that are served."""
+    for name in names:
+        match = LAYER.fullmatch(name)
+        if match and match[2] == DRAFTING_LAYER and match[1] not in layers:
+            yield f"model.layers.{match[1]}."
 
 
 def belongs(name: str, modules: set[str], layers: set[str]) -> bool:
