@@ -8,6 +8,7 @@ from safetensors.torch import load_file
 from transformers.models.glm4_moe import Glm4MoeConfig
 from transformers.models.glm4_moe.modeling_glm4_moe import Glm4MoeTopkRouter
 
+from specserve.faults import BadAnswerError
 from specserve.kernels.torch_kernels import TorchKernels
 from specserve.models.loader import load_model
 from specserve.models.projection import NO_BATCH, WideRouter
@@ -73,6 +74,13 @@ def test_what_an_adapter_adds_is_added_in_float32(kernels):
     plain = router(rows(), NO_BATCH)
     router.add_delta(lambda x, out, *_: out.add_(torch.ones(6, dtype=x.dtype)))
     torch.testing.assert_close(router(rows(), NO_BATCH), plain + 1, rtol=0, atol=0)
+
+
+def test_a_product_of_another_shape_is_refused(kernels):
+    router = WideRouter("router", torch.ones(6, 128), None, kernels.linear)
+    router.set_kernel(lambda x, weight, bias: x.new_zeros(1, 6), "a plugin")
+    with pytest.raises(BadAnswerError, match="another shape"):
+        router(rows(), NO_BATCH)
 
 
 def test_layers_with_such_a_router_are_no_llamas(path):

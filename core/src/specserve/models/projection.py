@@ -128,11 +128,16 @@ class Projection:
 
     def __call__(self, x: Tensor, at: BatchRows = NO_BATCH) -> Tensor:
         """x: [T, in] -> [T, out], a fresh tensor; the whole output where `whole.combine` makes it."""
+        out = self.product(x)
+        self.add_deltas(x, out, at)
+        return out if self.whole.combine is None else self.whole.combine(out)
+
+    def product(self, x: Tensor) -> Tensor:
+        """x: [T, in] -> [T, out], what the kernel gives."""
         out = self._kernel(x, self.weight, self.bias)
         if out.shape != (len(x), self.out_features):  # a broadcast would reach the rows of other requests
             raise BadAnswerError("gave a product of another shape than rows and outputs")
-        self.add_deltas(x, out, at)
-        return out if self.whole.combine is None else self.whole.combine(out)
+        return out
 
     def add_deltas(self, x: Tensor, out: Tensor, at: BatchRows) -> None:
         """x: [T, in]; adds to out: [T, out]."""
@@ -153,7 +158,7 @@ class WideRouter(Router):
 
     def __call__(self, x: Tensor, at: BatchRows = NO_BATCH) -> Tensor:
         """x: [T, in] in the model's dtype -> [T, out] in float32."""
-        out = self._kernel(x.float(), self.weight, self.bias)
+        out = self.product(x.float())
         if self.deltas:
             added = x.new_zeros(out.shape)
             self.add_deltas(x, added, at)
