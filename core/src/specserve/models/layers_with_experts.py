@@ -8,6 +8,8 @@ from specserve.errors import ModelError
 from specserve.models.experts_config import ExpertsConfig
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from specserve.model_files import RawJson
 
 COUNTS = ("num_experts", "num_local_experts")
@@ -23,11 +25,11 @@ def whole_number(raw: RawJson, key: str) -> int:
     raise ModelError(f"config.json: {key} must be a whole number, at least 1; got {value!r}. Correct the file.")
 
 
-def counts(raw: RawJson, default: int) -> tuple[int, int]:
-    """Experts of a layer, by either of their keys, and of a token."""
-    given = {key: whole_number(raw, key) for key in COUNTS if key in raw}
+def counts(raw: RawJson, default: int, keys: Sequence[str] = COUNTS) -> tuple[int, int]:
+    """Experts of a layer, by any of their keys, and of a token."""
+    given = {key: whole_number(raw, key) for key in keys if key in raw}
     if len({*given.values()}) > 1:
-        raise ModelError(f"config.json: {' and '.join(COUNTS)} must be the same; got {given}. Correct the file.")
+        raise ModelError(f"config.json: {' and '.join(keys)} must be the same; got {given}. Correct the file.")
     count, chosen = next(iter(given.values()), default), whole_number(raw, "num_experts_per_tok")
     if chosen > count:
         raise ModelError(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from specserve.errors import ModelError
 from specserve.models.experts_config import ExpertsConfig
 from specserve.models.family import LayerTraits, ModelFamily, StoredAs, positive
-from specserve.models.layers_with_experts import whole_number
+from specserve.models.layers_with_experts import counts, whole_number
 from specserve.models.tensor_names import CHOICE_BIAS, SHARED_EXPERT
 
 if TYPE_CHECKING:
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from specserve.models.config import ModelConfig
 
 GROUPS = ("n_group", "topk_group")
-COUNT, COUNT_TOO = "n_routed_experts", "num_local_experts"
+COUNTS = ("n_routed_experts", "num_local_experts")
+"""Keys of the number of experts: transformers takes both for one."""
 ADDED_TO_SUM = 1e-20
 """To that of the weights of a token's experts, whatever the file says."""
 
@@ -30,7 +31,7 @@ class Glm4Moe(ModelFamily):
     architectures = ("Glm4MoeForCausalLM",)
     rotates_parts = True
     reads = (
-        *(COUNT, COUNT_TOO, "num_experts_per_tok", "moe_intermediate_size", "n_shared_experts", *GROUPS),
+        *(*COUNTS, "num_experts_per_tok", "moe_intermediate_size", "n_shared_experts", *GROUPS),
         *("first_k_dense_replace", "norm_topk_prob", "routed_scaling_factor", "use_qk_norm"),
     )
     absent: Mapping[str, object] = {
@@ -49,7 +50,7 @@ class Glm4Moe(ModelFamily):
     }
     toy: Mapping[str, object] = {
         "partial_rotary_factor": 0.5,
-        COUNT: 6,
+        COUNTS[0]: 6,
         "num_experts_per_tok": 2,
         "moe_intermediate_size": 48,
         "routed_scaling_factor": 1.5,
@@ -60,11 +61,8 @@ class Glm4Moe(ModelFamily):
         return LayerTraits(qkv_bias=raw.get("attention_bias", False), qk_norm=raw["use_qk_norm"])
 
     def experts(self, raw: RawJson, num_layers: int) -> ExpertsConfig:
-        count, chosen, plain = self.count(raw), whole_number(raw, "num_experts_per_tok"), raw["first_k_dense_replace"]
-        if chosen > count:
-            raise ModelError(
-                f"config.json: num_experts_per_tok must be at most {COUNT}, {count}; got {chosen}. Correct the file."
-            )
+        count, chosen = counts(raw, default=128, keys=COUNTS)
+        plain = raw["first_k_dense_replace"]
         if type(plain) is not int or plain < 0:
             raise ModelError(f"config.json: first_k_dense_replace must be a number of layers; got {plain!r}.")
         inner = whole_number(raw, "moe_intermediate_size")
@@ -81,12 +79,6 @@ class Glm4Moe(ModelFamily):
             choice_bias=True,
             shared_size=inner * whole_number(raw, "n_shared_experts"),
         )
-
-    def count(self, raw: RawJson) -> int:
-        """Experts of a layer; transformers takes both keys for one."""
-        if COUNT not in raw and COUNT_TOO not in raw:
-            return 128
-        return whole_number(raw, COUNT if COUNT in raw else COUNT_TOO)
 
     def stored_as(self, config: ModelConfig) -> Mapping[str, StoredAs]:
         found: dict[str, StoredAs] = {}
