@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 
+import msgspec
 import pytest
 import torch
 from toy_heads import (
@@ -25,7 +26,9 @@ from toy_heads import (
 )
 
 from specserve.errors import ModelError
+from specserve.models.experts_config import ExpertsConfig
 from specserve_eagle.checkpoints import draft_ids, kind_of, open_head, read_head_config
+from specserve_eagle.checkpoints.family import refuse_arithmetic
 from specserve_workbench.testing.toy import write_checkpoint
 
 
@@ -200,6 +203,12 @@ def test_a_verifier_of_another_family_is_refused(tmp_path):
 )
 def test_what_the_speculators_format_says_is_checked(tmp_path, changes, match):
     refused(write_head(tmp_path, "speculators-eagle3", **changes), match)
+
+
+def test_a_router_with_a_bias_is_refused():
+    experts = ExpertsConfig(count=4, chosen=2, inner_size=8, layers=(True,), router_bias=True)
+    with pytest.raises(ModelError, match="biases of routers"):
+        refuse_arithmetic({}, msgspec.structs.replace(toy_target(), experts=experts), "config.json")
 
 
 @pytest.mark.parametrize("form", ["deepseek-beside", "qwen-beside"])

@@ -108,6 +108,8 @@ def refuse_arithmetic(raw: RawJson, layer: ModelConfig, where: str) -> None:
     beyond = sorted(layer.beyond_llama - SERVED)
     if layer.attention_gate == "head":
         beyond.append("attention gates of whole heads")
+    if layer.experts is not None and layer.experts.router_bias:
+        beyond.append("biases of routers")
     if beyond:
         raise ModelError(f"{where}: a head of {layer.family} layers is not supported: {', '.join(beyond)}.")
     if layer.attention_gate is None and any(options.get("attn_output_gate") for options in option_groups(raw)):
