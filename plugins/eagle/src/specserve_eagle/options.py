@@ -31,7 +31,8 @@ class EagleOptions(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None
     """The draft head or draft model: a directory or a registered name. A target with MTP layers may be its own."""
     steps: Annotated[int, Meta(ge=1, le=MAX_STEPS)] | Literal["auto"] = "auto"
-    """Passes of the draft model per step, which is the depth of a draft; auto goes on while another pass pays."""
+    """Passes of the draft model per step, which is the depth of a draft; auto goes on while another pass pays. Of a
+    P-EAGLE head: draft tokens of its one pass; auto takes as many as it was trained for, 16 at most."""
     topk: Annotated[int, Meta(ge=1, le=MAX_TOPK)] = 1
     """Children of a draft token; 1 drafts a chain."""
     draft_tokens: Annotated[int, Meta(ge=2, le=MAX_DRAFT_TOKENS)] | None = None
