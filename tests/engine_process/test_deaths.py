@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,13 +17,33 @@ import pytest
 from process_table import is_running, wait_until_gone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from server_process import ServerProcess
 
     Start = Callable[..., ServerProcess]
 
+LOADS_SLOWLY = """
+import os, pathlib, sys, time
+
+class Slow:
+    def find_spec(name, path=None, target=None):
+        if name == "specserve.engine.async_engine":
+            pathlib.Path(os.environ["BEGAN"]).touch()
+            time.sleep(60)
+
+if "-P" in sys.orig_argv:
+    sys.meta_path.insert(0, Slow)
+"""
+"""A module that the engine's process imports to load takes a minute."""
 ENDLESS = {"prompt": "one two", "max_tokens": 30_000, "ignore_eos": True}
+
+
+@pytest.fixture
+def temporary() -> Iterator[Path]:
+    """For TMPDIR: short enough for sockets, as pytest's own are not everywhere."""
+    with tempfile.TemporaryDirectory(prefix="tmp-") as path:
+        yield Path(path)
 
 
 async def until_running(session: aiohttp.ClientSession, count: int) -> None:
@@ -100,12 +121,30 @@ def test_a_server_that_ends_while_it_loads_leaves_no_engine(
     wait_until_gone([engine])
 
 
-def test_an_engine_that_cannot_be_loaded_is_one_line_and_exit_code_2(start_server: Start, toy_model: Path) -> None:
-    server = start_server(toy_model, "--engine-process", "--kv-memory", "1K")
+def test_an_engine_that_cannot_be_loaded_is_one_line_and_exit_code_2(
+    start_server: Start, toy_model: Path, temporary: Path
+) -> None:
+    server = start_server(toy_model, "--engine-process", "--kv-memory", "1K", variables={"TMPDIR": str(temporary)})
     assert server.wait() == 2
+    assert not list(temporary.glob("specserve-*"))
     (line,) = (line for line in server.log.read_text().splitlines() if "error" in line)
     assert "kv_memory" in line or "--kv-memory" in line
     assert "Traceback" not in server.log.read_text()
+
+
+def test_a_server_that_is_stopped_while_it_loads_leaves_no_directory(
+    start_server: Start, toy_model: Path, temporary: Path
+) -> None:
+    (temporary / "sitecustomize.py").write_text(LOADS_SLOWLY)
+    began = temporary / "began"
+    variables = {"PYTHONPATH": str(temporary), "TMPDIR": str(temporary), "BEGAN": str(began)}
+    server = start_server(toy_model, "--engine-process", variables=variables)
+    deadline = time.monotonic() + 60
+    while not began.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert began.exists()
+    assert server.stop() == 0, server.log.read_text()
+    assert not list(temporary.glob("specserve-*"))
 
 
 def test_an_engine_that_ends_while_it_loads_is_told(start_server: Start, toy_model: Path, tmp_path: Path) -> None:
@@ -115,9 +154,13 @@ def test_an_engine_that_ends_while_it_loads_is_told(start_server: Start, toy_mod
     assert "the engine could not be loaded: its process ended with exit code 7" in server.log.read_text()
 
 
-async def test_the_terminals_signal_drains_and_ends_both(start_server: Start, long_model: Path) -> None:
-    server = start_server(long_model, "--engine-process", "--drain-seconds", "0.2")
+async def test_the_terminals_signal_drains_and_ends_both(
+    start_server: Start, long_model: Path, temporary: Path
+) -> None:
+    flags = ("--engine-process", "--drain-seconds", "0.2")
+    server = start_server(long_model, *flags, variables={"TMPDIR": str(temporary)})
     await asyncio.to_thread(server.wait_until_ready)
+    assert list(temporary.glob("specserve-*"))
     engine = server.engine_pid
     async with aiohttp.ClientSession(server.url) as session:
         request = asyncio.create_task(stream(session, ENDLESS))
@@ -127,7 +170,7 @@ async def test_the_terminals_signal_drains_and_ends_both(start_server: Start, lo
     assert await asyncio.to_thread(server.wait) == 0, server.log.read_text()
     assert not is_running(engine)
     assert "Traceback" not in server.log.read_text()
-    assert not list(Path(server.log.parent).glob("specserve-*"))
+    assert not list(temporary.glob("specserve-*"))
 
 
 async def test_clients_that_leave_are_aborted(start_server: Start, long_model: Path) -> None:

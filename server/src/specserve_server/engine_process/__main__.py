@@ -76,11 +76,13 @@ class Process:
 
         with ExitStack() as made:
             try:
-                directory = made.enter_context(private_directory())
+                with private_directory():
+                    pass  # an error before the load, and nothing is left where this process is killed while it loads
                 engine = await load_engine(start.engine, tell)
                 traces = open_traces(start.server)
                 traces.listen(engine)
                 attached = await attach_in_process(engine, start.server)
+                directory = made.enter_context(private_directory())
             except SpecserveError as error:
                 channel.send(frames.LoadFailed(sent(error)))
                 return
