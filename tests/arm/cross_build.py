@@ -27,13 +27,16 @@ STRESS_FLAGS = ("-std=c++20", "-O1", "-ffp-contract=off")
 def make() -> None:
     OVERLAY.mkdir(parents=True, exist_ok=True)
     for name in NATIVE:
-        plugin = ROOT / "plugins" / name
-        sources = contents(plugin / "CMakeLists.txt", plugin / "native", HERE / "aarch64.cmake")
-        once(BUILD / name, [sources, compiler(), python_version()], partial(build, name))
+        once(BUILD / name, [sources_of(name), compiler(), python_version()], partial(build, name))
         link(name)
     link_metadata()
-    native = ROOT / "plugins" / "cpu" / "native"
-    once(STRESS, [contents(native), compiler()], lambda: build_stress(native))
+    once(STRESS, [sources_of("cpu"), STRESS_FLAGS, compiler()], lambda: build_stress(ROOT / "plugins/cpu/native"))
+
+
+def sources_of(name: str) -> str:
+    """A hash of what a plugin's library is built of, and how."""
+    plugin = ROOT / "plugins" / name
+    return contents(plugin / "CMakeLists.txt", plugin / "native", HERE / "aarch64.cmake")
 
 
 def compiler() -> str:

@@ -32,6 +32,14 @@ def fetch() -> None:
     print(f"== unpacking {len(packages)} packages into {SYSROOT}", flush=True)
     for package in packages:
         subprocess.run(["dpkg", "-x", str(package), str(SYSROOT)], check=True)
+    link_lib(SYSROOT)
+
+
+def link_lib(root: Path) -> None:
+    """Programs ask for /lib/ld-linux-aarch64.so.1. Since Debian 13 packages have it below /usr/lib alone, and the link
+    from /lib is made by an installation, not by unpacking."""
+    if not (root / "lib").exists():
+        (root / "lib").symlink_to("usr/lib")
 
 
 def apt(*arguments: str) -> None:

@@ -1,6 +1,6 @@
 """The programs that run and compile code for aarch64: which are missing, and how they are installed.
 
-Run: `python tools.py`. Exit code 1, with a sentence, where `make test-arm` would have to install some.
+Run: `python tools.py`. Exit code 1, with a sentence, where `make test-arm` cannot run or would have to install some.
 """
 
 from __future__ import annotations
@@ -24,12 +24,28 @@ def missing() -> list[str]:
     return [program for program in PACKAGES if which(program) is None]
 
 
+def impossible() -> str | None:
+    """Why `make test-arm` cannot run on this machine, whatever is installed."""
+    if platform.machine() in ("aarch64", "arm64"):
+        return "this machine is an aarch64 itself: make test runs everything there, without qemu"
+    if which("apt-get") is None:
+        return "apt-get is needed, which brings a Python for aarch64: run it on Debian"
+    return None
+
+
+def left_out() -> str | None:
+    """Why `make test-all` goes on without `make test-arm`: it installs nothing."""
+    if reason := impossible():
+        return reason
+    if programs := missing():
+        return f"there is no {' and no '.join(programs)}. It installs them where it is root"
+    return None
+
+
 def require() -> None:
     """Has all of them from now on, or says why it cannot be."""
-    if platform.machine() in ("aarch64", "arm64"):
-        raise PrepareError("this machine is an aarch64 itself: make test runs everything there, without qemu")
-    if which("apt-get") is None:
-        raise PrepareError("apt-get is needed, which brings a Python for aarch64: run it on Debian")
+    if reason := impossible():
+        raise PrepareError(reason)
     if not (programs := missing()):
         return
     packages = [PACKAGES[program] for program in programs]
@@ -49,5 +65,5 @@ def gpp() -> Path:
     return Path(found)
 
 
-if __name__ == "__main__" and (absent := missing()):
-    sys.exit(f"== make test-arm is left out: there is no {' and no '.join(absent)}. It installs them where it is root.")
+if __name__ == "__main__" and (why := left_out()):
+    sys.exit(f"== make test-arm is left out: {why}.")
