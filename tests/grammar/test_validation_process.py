@@ -7,14 +7,17 @@ import json
 import os
 import resource
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
+import pytest
+
 from specserve_grammar import validation_worker
+from specserve_grammar.errors import ValidationError
 from specserve_grammar.validator import Validator
 
 if TYPE_CHECKING:
-    import pytest
+    from collections.abc import Iterator
 
 MANY = 1200
 """More files than `select` can wait for."""
@@ -49,3 +52,33 @@ def test_answers_are_validated_where_the_server_has_more_than_a_thousand_open_fi
             assert Validator().errors(UNIQUE, "[1, 2]") == []
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@contextmanager
+def no_file_left() -> Iterator[None]:
+    """This process can open no file more."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with open(os.devnull) as file:
+        lowest = file.fileno()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_a_worker_that_runs_validates_on_where_the_server_can_open_no_file_more() -> None:
+    validator = Validator()
+    assert validator.errors(UNIQUE, "[1, 2]") == []
+    worker = validator.workers[0]
+    with no_file_left():
+        found = validator.errors(UNIQUE, "[1, 2]")
+    assert found == []
+    assert validator.workers == [worker]
+
+
+def test_a_worker_that_cannot_be_started_is_a_failed_validation() -> None:
+    validator = Validator()
+    with no_file_left(), pytest.raises(ValidationError, match=r"cannot be started: .*Too many open files"):
+        validator.errors(UNIQUE, "[1, 2]")
+    assert validator.errors(UNIQUE, "[1, 2]") == []

@@ -73,7 +73,10 @@ class Validator:
         """The worker's; one that has ended is replaced. None where it ends meanwhile, for whatever reason."""
         if not self.workers or self.workers[0].poll() is not None:
             end_all(self.workers)
-            self.workers.append(start_worker(self.seconds))
+            try:
+                self.workers.append(start_worker(self.seconds))
+            except OSError as error:
+                return {"failure": f"the process that validates cannot be started: {error}"}
         worker = self.workers[0]
         try:
             answer: dict[str, Any] = json.loads(ask(worker, line))
@@ -114,7 +117,7 @@ def ask(worker: subprocess.Popen[bytes], line: bytes) -> bytes:
     worker.stdin.write(line)
     worker.stdin.flush()
     deadline, answer = time.monotonic() + WAIT_SECONDS, b""
-    with selectors.DefaultSelector() as output:
+    with selectors.PollSelector() as output:  # takes no file descriptor, and has no highest one
         output.register(worker.stdout, selectors.EVENT_READ)
         while not answer.endswith(b"\n"):
             if not output.select(max(0.0, deadline - time.monotonic())):
