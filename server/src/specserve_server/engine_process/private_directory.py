@@ -15,26 +15,35 @@ if TYPE_CHECKING:
 
 MAX_SOCKET_PATH = 100
 """Bytes: the system allows a few more."""
+MAX_DIRECTORY = MAX_SOCKET_PATH - len("/specserve-12345678/routes")
+"""Bytes of the path that TMPDIR has."""
+WHERE_TMPDIR_IS_LONG = "/tmp"
 
 
 @contextmanager
 def private_directory() -> Iterator[Path]:
     """Removed in the end. Raises ConfigError."""
     try:
-        made = tempfile.TemporaryDirectory(prefix="specserve-", dir=short_directory())
+        configured = tempfile.gettempdir()
     except OSError as error:
-        raise ConfigError(
-            f"the engine's process needs a directory for its sockets, and none can be made: {error}. Set TMPDIR to a "
-            "directory that can be written to, or pass --no-engine-process."
-        ) from None
+        raise none_can_be_made("", error) from None
+    is_long = len(os.fsencode(configured)) > MAX_DIRECTORY
+    parent = WHERE_TMPDIR_IS_LONG if is_long else configured
+    try:
+        made = tempfile.TemporaryDirectory(prefix="specserve-", dir=parent)
+    except OSError as error:
+        because = f", as the path {configured} is too long" if is_long else ""
+        raise none_can_be_made(f" in {parent}{because}", error) from None
     with made as directory:
         yield Path(directory)
 
 
-def short_directory() -> str | None:
-    """None: the one that is configured by TMPDIR."""
-    is_long = len(os.fsencode(tempfile.gettempdir())) > MAX_SOCKET_PATH - len("/specserve-12345678/routes")
-    return "/tmp" if is_long else None
+def none_can_be_made(where: str, error: OSError) -> ConfigError:
+    return ConfigError(
+        f"the engine's process needs a directory for its sockets, and none can be made{where}: {error}. Set TMPDIR "
+        f"to a directory that can be written to and has a path of at most {MAX_DIRECTORY} bytes. A server with "
+        "one HTTP process can do without: pass --no-engine-process."
+    )
 
 
 def routes_socket(directory: Path) -> str:
