@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from uno_engines import Witness, mixed_requests, uno_engine
 from specserve.errors import ModelError
 from specserve_eagle.card import read_card
 from specserve_eagle.cli import main
+from specserve_eagle.training import uno_loss as uno_loss_module
 from specserve_eagle.training.blocks import sample_anchors
 from specserve_eagle.training.evaluate import Sampling, teacher_forced
 from specserve_eagle.training.loop import make_optimizers
@@ -150,6 +152,21 @@ def test_acceptance_begins_with_the_certain_token_and_shorter_drafts_are_beginni
     assert len(short) == 2
     assert all(a.shape == whole[0].shape for a in whole)
     torch.testing.assert_close(short[1], whole[1])
+    (certain,) = uno_logits(module, target, features, ids, 1)
+    assert torch.equal(certain, whole[0])
+
+
+@torch.no_grad()
+def test_what_is_measured_has_the_logits_of_one_place_at_a_time(trained, monkeypatch):
+    """Of the logits of random tokens: those of all places and positions do not fit into memory."""
+    _, target, module = trained
+    features = target.features(windows(), module.reads)
+    whole = list(uno_logits(module, target, features, windows(), SHAPE.block_size))
+    monkeypatch.setattr(uno_loss_module, "ANCHORS_AT_ONCE", 5)
+    with patch.object(target.model, "lm_head", wraps=target.model.lm_head) as lm_head:
+        for place, logits in enumerate(uno_logits(module, target, features, windows(), SHAPE.block_size)):
+            torch.testing.assert_close(logits, whole[place])
+            assert lm_head.call_count == place
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
@@ -177,6 +194,7 @@ def test_an_adapter_is_what_peft_loads_and_what_is_opened_again(trained, tmp_pat
 WRONG = {
     "no uno_config": ({"uno_config": None}, r"no draft adapter can be read"),
     "another vocabulary": ({"uno_config": {"mask_token_id": 999, "block_size": 4}}, r"mask_token_id .*; got 999"),
+    "a longer draft than is served": ({"uno_config": {"mask_token_id": 9, "block_size": 65}}, r"block_size"),
     "another rank": ({"r": 2}, r"lora_A\.weight is not as expected"),
 }
 
@@ -229,6 +247,7 @@ def test_a_trained_adapter_serves_with_its_card_and_is_resumed_with_its_own_opti
         assert main(command(target, tmp_path, "--max-steps", "5", "--resume", option, str(now))) == 2
         assert f"was begun with {option} {was}; got {now}" in capsys.readouterr().err
     measured = ["--length", "24", "--threads", "1", "--data", str(tmp_path / "text.py"), "--target", str(target)]
-    assert main(["eval", *measured, "--head", str(tmp_path / "out"), "--steps", "4"]) == 0
+    for steps in ("1", "4"):
+        assert main(["eval", *measured, "--head", str(tmp_path / "out"), "--steps", steps]) == 0
     assert main(["eval", *measured, "--head", str(tmp_path / "out"), "--steps", "5"]) == 2
     assert "--steps must be at most 4" in capsys.readouterr().err

@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save
 
 from specserve.api import ModelError
 from specserve.api.files import read_json
+from specserve_eagle.block.config import MAX_BLOCK
 from specserve_eagle.training.folder import write_atomically
 from specserve_eagle.training.uno_module import BLOCKS, DraftAdapterModule, LowRank, UnoShape
 from specserve_eagle.training.uno_options import LEAST_END
@@ -30,7 +31,7 @@ class StoredUno(msgspec.Struct, frozen=True):
     """`uno_config`."""
 
     mask_token_id: Annotated[int, Meta(ge=LEAST_END)]
-    block_size: Annotated[int, Meta(ge=1)]
+    block_size: Annotated[int, Meta(ge=1, le=MAX_BLOCK)]
 
 
 class StoredAdapter(msgspec.Struct, frozen=True):

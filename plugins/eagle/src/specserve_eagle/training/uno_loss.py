@@ -13,7 +13,7 @@ import torch
 
 from specserve_eagle.training.blocks import ANCHORS_AT_ONCE, sample_anchors
 from specserve_eagle.training.teacher import Teacher
-from specserve_eagle.training.uno_module import noise_logits
+from specserve_eagle.training.uno_module import noise_logits, noise_states, place_logits
 from specserve_eagle.training.unroll import STEP_WEIGHT, Unrolled, agreement, cross_entropy
 
 if TYPE_CHECKING:
@@ -51,9 +51,10 @@ def uno_logits(
     p + place + 2 of the text, with random tokens from p + 2 on; see `unrolled_logits`."""
     anchors = 1 + torch.arange(ids.shape[1] - module.shape.num_proposed - 1, device=ids.device)
     yield features.logits[:, anchors]
+    if num_steps == 1:
+        return
     noise = module.noise(ids, len(anchors))[:, :, : num_steps - 1]
-    parts = [
-        torch.stack(list(noise_logits(module, target, features, anchors[some], noise[:, some])))
-        for some in (slice(at, at + ANCHORS_AT_ONCE) for at in range(0, len(anchors), ANCHORS_AT_ONCE))
-    ]
-    yield from torch.cat(parts, 2)
+    slices = [slice(at, at + ANCHORS_AT_ONCE) for at in range(0, len(anchors), ANCHORS_AT_ONCE)]
+    with torch.autocast(ids.device.type, enabled=False):
+        parts = [noise_states(module, target.model, features, anchors[some], noise[:, some]) for some in slices]
+    yield from place_logits(target.model, torch.cat(parts, 1))

@@ -123,9 +123,16 @@ def noise_logits(
     anchors[a] + i + 2 of the text. features: of all that `reads` names; anchors: [A]; noise: [B, A, K - 1]."""
     with torch.autocast(noise.device.type, enabled=False):  # the arithmetic that serves it
         states = noise_states(module, target.model, features, anchors, noise)
-        for place in range(noise.shape[2]):
-            rows = states[:, :, place]
-            yield target.model.lm_head(rows.flatten(0, 1)).view(*rows.shape[:2], -1)
+    yield from place_logits(target.model, states)
+
+
+def place_logits(model: DecoderModel, states: Tensor) -> Iterator[Tensor]:
+    """states: [B, A, K - 1, H] -> K - 1 times [B, A, V], one place at a time: logits of all are large."""
+    for place in range(states.shape[2]):
+        rows = states[:, :, place]
+        with torch.autocast(rows.device.type, enabled=False):
+            logits = model.lm_head(rows.flatten(0, 1)).view(*rows.shape[:2], -1)
+        yield logits
 
 
 def noise_states(
