@@ -211,12 +211,13 @@ def test_a_share_of_sampled_drafts_is_what_two_distributions_have_in_common(targ
     assert float(accepted_share(torch.tensor([[[0.25, 0.25, 0.5]]]).log(), teacher)) == pytest.approx(0.5)
 
 
-def test_anchors_leave_room_for_a_block_and_depend_on_the_text_alone():
+def test_anchors_leave_room_for_a_block_and_depend_on_the_text_and_the_step():
     ids = texts(3)
     drawn = sample_anchors(ids, 6, BLOCK)
     assert drawn.tolist() == sorted(set(drawn.tolist()))
     assert len(drawn) == 6
     assert torch.equal(drawn, sample_anchors(ids, 6, BLOCK))
+    assert not torch.equal(drawn, sample_anchors(ids, 6, BLOCK, step=1))
     assert not torch.equal(drawn, sample_anchors(texts(3, seed=4), 6, BLOCK))
     assert sample_anchors(ids, 999, BLOCK).tolist() == list(range(1, LENGTH - BLOCK))
 

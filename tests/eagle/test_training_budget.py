@@ -35,9 +35,9 @@ def timed_trainer(target_dir, folder, clock, step_seconds):
     saves: list[tuple[int, float]] = []
     loss_of = trainer.loss_of
 
-    def slow_loss(ids):
+    def slow_loss(ids, step):
         clock[0] += step_seconds
-        return loss_of(ids)
+        return loss_of(ids, step)
 
     trainer.loss_of = slow_loss
     trainer.save = lambda progress: saves.append((progress.step, clock[0]))

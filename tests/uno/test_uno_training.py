@@ -130,12 +130,13 @@ def test_an_untrained_adapter_is_nothing_and_leaves_the_target_as_it_is(trained)
     assert sum(len(projection.deltas) for projection in target.model.projections.values()) == 4 * 2
 
 
-def test_random_tokens_are_within_their_bounds_and_depend_on_the_text_alone(trained):
+def test_random_tokens_are_within_their_bounds_and_depend_on_the_text_and_the_step(trained):
     _, _, module = trained
     noise = module.noise(windows(), 200)
     assert noise.shape == (3, 200, SHAPE.block_size - 1)
     assert (int(noise.min()), int(noise.max())) == (1, SHAPE.mask_token - 1)
     assert torch.equal(noise, module.noise(windows(), 200))
+    assert not torch.equal(noise, module.noise(windows(), 200, step=1))
     assert not torch.equal(noise[:2], module.noise(windows(2), 200))
 
 

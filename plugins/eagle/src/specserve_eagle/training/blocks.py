@@ -29,18 +29,19 @@ ANCHORS_AT_ONCE = 64
 """Of an evaluation, which drafts from every position."""
 
 
-def sample_anchors(ids: Tensor, count: int, num_proposed: int) -> Tensor:
+def sample_anchors(ids: Tensor, count: int, num_proposed: int, step: int = 0) -> Tensor:
     """[A <= count] positions of a batch [B, T] behind which there are as many tokens as a block drafts, ascending. They
-    depend on the batch alone, so that a resumed run draws what an uninterrupted one does."""
-    generator = torch.Generator().manual_seed(int(ids.sum()))
+    depend on the batch and the training step alone, so that a resumed run draws what an uninterrupted one does, and a
+    batch that comes again is drafted from elsewhere."""
+    generator = torch.Generator().manual_seed(int(ids.sum()) + step)
     places = torch.randperm(ids.shape[1] - num_proposed - 1, generator=generator)[:count]
     return 1 + places.sort().values.to(ids.device)
 
 
-def block_loss(head: BlockHeadModule, target: Target, ids: Tensor, num_anchors: int) -> Unrolled:
+def block_loss(head: BlockHeadModule, target: Target, ids: Tensor, num_anchors: int, step: int = 0) -> Unrolled:
     """ids: [B, T] int64."""
     features, teacher = target.lesson(ids, head.shape.reads, head.draft_ids)
-    anchors = sample_anchors(ids, num_anchors, head.shape.num_proposed)
+    anchors = sample_anchors(ids, num_anchors, head.shape.num_proposed, step)
     states = block_states(head, target, features, ids, anchors)
     total, greedy, overlap = torch.zeros((), device=ids.device), [], []
     for place in range(head.shape.num_proposed):

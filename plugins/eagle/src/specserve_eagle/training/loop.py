@@ -136,12 +136,12 @@ def make_optimizers(module: nn.Module) -> list[torch.optim.Optimizer]:
 
 
 class Trainer:
-    """`loss_of(ids)` computes a batch; `on_step(progress, spent)` shows it; `save()` writes the head."""
+    """`loss_of(ids, step)` computes the batch of a step; `on_step(progress, spent)` shows it; `save()` writes the head."""
 
     def __init__(
         self,
         module: nn.Module,
-        loss_of: Callable[[Tensor], Unrolled],
+        loss_of: Callable[[Tensor, int], Unrolled],
         folder: Path,
         *,
         device: str,
@@ -200,7 +200,7 @@ class Trainer:
 
     def step(self, ids: Tensor, scale: float) -> None:
         with torch.autocast(self.device, torch.bfloat16):
-            seen = self.loss_of(ids)
+            seen = self.loss_of(ids, self.progress.step)
         seen.loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(self.module.parameters(), CLIP)
         for optimizer in self.optimizers:

@@ -9,7 +9,6 @@ import signal
 import threading
 import time
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -184,16 +183,18 @@ def make_block_head(options: TrainOptions, target: Target, stream: Tensor) -> Bl
     return BlockHeadModule(target, block_shape(options, target.config), mask, ids)
 
 
-def loss_function(options: TrainOptions, target: Target, module: Module) -> Callable[[Tensor], Unrolled]:
+def loss_function(options: TrainOptions, target: Target, module: Module) -> Callable[[Tensor, int], Unrolled]:
+    """Of a batch and the number of its step."""
     if options.compile:
         module.compile()
+    anchors = options.anchors or DEFAULT_ANCHORS
     if isinstance(module, DraftLlama):
-        return partial(distill, module, target)
+        return lambda ids, _: distill(module, target, ids)
     if isinstance(module, BlockHeadModule):
-        return partial(block_loss, module, target, num_anchors=options.anchors or DEFAULT_ANCHORS)
+        return lambda ids, step: block_loss(module, target, ids, anchors, step)
     if isinstance(module, DraftAdapterModule):
-        return partial(uno_loss, module, target, num_anchors=options.anchors or DEFAULT_ANCHORS)
-    return lambda ids: unroll(module, target, ids, options.unroll)
+        return lambda ids, step: uno_loss(module, target, ids, anchors, step)
+    return lambda ids, _: unroll(module, target, ids, options.unroll)
 
 
 @contextmanager

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from specserve_eagle.training.uno_module import DraftAdapterModule
 
 
-def uno_loss(module: DraftAdapterModule, target: Target, ids: Tensor, num_anchors: int) -> Unrolled:
+def uno_loss(module: DraftAdapterModule, target: Target, ids: Tensor, num_anchors: int, step: int = 0) -> Unrolled:
     """ids: [B, T] int64."""
     features, teacher = target.lesson(ids, module.reads, None)
-    anchors = sample_anchors(ids, num_anchors, module.shape.num_proposed)
+    anchors = sample_anchors(ids, num_anchors, module.shape.num_proposed, step)
     certain = torch.ones((), device=ids.device)
     total, greedy, overlap = torch.zeros((), device=ids.device), [certain], [certain]
-    noise = module.noise(ids, len(anchors))
+    noise = module.noise(ids, len(anchors), step)
     for place, logits in enumerate(noise_logits(module, target, features, anchors, noise), 1):
         at = anchors + place
         log_q = logits.float().log_softmax(-1)

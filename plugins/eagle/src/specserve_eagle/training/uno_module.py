@@ -96,10 +96,9 @@ class DraftAdapterModule(nn.Module):
         segment = Segment(0, count, {name: tuple(each) for name, each in weights.items()})
         return BatchRows(slice(0, count), LoraPlan([segment], self.shape.rank))
 
-    def noise(self, ids: Tensor, num_places: int) -> Tensor:
-        """ids: [B, T] -> random tokens, [B, A, K - 1]. They depend on the batch alone, so that a resumed run draws what
-        an uninterrupted one does."""
-        generator = torch.Generator().manual_seed(int(ids.sum()))
+    def noise(self, ids: Tensor, num_places: int, step: int = 0) -> Tensor:
+        """ids: [B, T] -> random tokens, [B, A, K - 1]. Drawn as `sample_anchors` draws."""
+        generator = torch.Generator().manual_seed(int(ids.sum()) + step)
         size = len(ids), num_places, self.shape.block_size - 1
         return torch.randint(FIRST_TOKEN, self.shape.mask_token, size, generator=generator).to(ids.device)
 
