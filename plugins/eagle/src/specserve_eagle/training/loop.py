@@ -136,7 +136,7 @@ def make_optimizers(module: nn.Module) -> list[torch.optim.Optimizer]:
 
 
 class Trainer:
-    """`loss_of(ids, step)` computes the batch of a step; `on_step(progress, spent)` shows it; `save()` writes the head."""
+    """`loss_of(ids, step)` computes the batch of a step; `on_step(progress, spent)` shows it; `save()` writes it."""
 
     def __init__(
         self,
