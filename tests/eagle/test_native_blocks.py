@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from array import array
+from dataclasses import replace
 
 import pytest
 import torch
-from eagle_engines import drafter_of, eagle_engine, write_target
+from eagle_engines import drafter_of, eagle_engine, write_draft, write_target
 from examined_passes import changed, serve_examined
 from test_eagle_native import OPTIONS, Drafts, requests_of_all_sorts, serve
 from toy_block_heads import BLOCK, FORMS, RANK, random_block_head, write_block_head
+from toy_heads import V
 
 from covering import covering
 from specserve.protocols import BlockPass
@@ -107,6 +109,18 @@ def test_only_blocks_of_requests_with_processors_go_to_the_pieces(tmp_path, targ
     expected = served_with_a_penalty(target, head, lambda passes: passes.pieces)
     assert {place: draft[0] for place, draft in drafts.items()} == {p: draft[0] for p, draft in expected.items()}
     assert {name for name, _ in drafts} >= {"0", "1", "penalty"}
+
+
+@pytest.mark.parametrize("kind", ["dspark", "eagle3"])
+def test_draft_tokens_that_the_target_does_not_have_are_refused_when_the_head_is_made(tmp_path, target, kind):
+    """Later passes read their embeddings, and a Markov head their entries."""
+    head = write_block_head(tmp_path, "speculators") if kind == "dspark" else write_draft(tmp_path, kind, target)
+    drafter = drafter_of(eagle_engine(target, head, **OPTIONS))
+    resources, sound = drafter.runtime.resources, drafter.model.head
+    fuse = resources.kernels.fuse_blocks if kind == "dspark" else resources.kernels.fuse_draft
+    broken = replace(sound, vocabulary=sound.vocabulary._replace(ids=sound.vocabulary.ids + V))
+    with pytest.raises(ValueError, match="draft token must be in"):
+        fuse(broken, drafter.passes.pieces, resources.attention)
 
 
 class Examined(BlockPass):

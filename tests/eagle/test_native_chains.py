@@ -14,7 +14,7 @@ from specserve_cpu import _native
 from specserve_cpu.dlpack import dlpack
 from specserve_workbench.testing.requests import toy_request
 
-STEPS, OWN = 11, 12
+STEPS, OWN = 10, 11
 """Their places among the arguments."""
 
 

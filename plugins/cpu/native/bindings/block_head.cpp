@@ -4,6 +4,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings/decoder_stack.hpp"
+#include "bindings/draft_vocabulary.hpp"
 #include "bindings/sampler.hpp"
 
 namespace specserve {
@@ -26,9 +27,10 @@ template <typename S>
 class PyBlockHead {
    public:
     PyBlockHead(std::shared_ptr<Machine> machine, std::shared_ptr<PyDecoderStack<S>> stack, BlockParts<S> parts,
-                int first_proposing)
+                std::optional<Array> draft_ids, int first_proposing)
         : stack_(std::move(stack)), parts_(std::move(parts)), first_proposing_(first_proposing),
-          weights_(make_weights()), head_(kernel_table<S>(machine->kernels), machine->pool, weights_) {
+          weights_(make_weights()), head_(kernel_table<S>(machine->kernels), machine->pool, weights_),
+          vocabulary_(std::move(draft_ids), stack_->num_logits(), weights_.vocab_size) {
         if (first_proposing < 0)
             throw std::invalid_argument("first_proposing must be at least 0; got " + std::to_string(first_proposing) +
                                         ".");
@@ -45,14 +47,13 @@ class PyBlockHead {
     nb::tuple draft(const Array& hidden, const Array& positions, const Array& slots, const Array& ids,
                     const Array& block_positions, const Array& block_slots, const AttentionPlan& plan,
                     const std::vector<int>& firsts, const std::vector<int>& wanted, Sampler& sampler,
-                    const TargetRowsBuilder& builder, const std::optional<Array>& draft_ids) {
+                    const TargetRowsBuilder& builder) {
         auto committed = checked_committed(hidden, positions, slots);
         auto blocks = checked_blocks(ids, block_positions, block_slots, plan, firsts, wanted);
         int size = stack_->num_logits();
         const TargetRows& targets = builder.checked({nullptr, 0, static_cast<int>(wanted.size()), size});
-        const int64_t* of_target = checked_draft_ids(draft_ids, size, 1, targets);
+        const int64_t* of_target = vocabulary_.of_target(targets, 1);
         check_targets(targets, wanted.size());
-        if (weights_.markov_entry) check_draft_range(of_target, size);
         std::vector<DraftToken> made;
         {
             nb::gil_scoped_release no_gil;
@@ -113,13 +114,6 @@ class PyBlockHead {
                 throw std::invalid_argument("target row i must be of block i, without logits of its own.");
     }
 
-    // Every draft token has an entry.
-    void check_draft_range(const int64_t* of_target, int size) const {
-        check_index(of_target ? *std::max_element(of_target, of_target + size) : size - 1, weights_.vocab_size,
-                    "draft token");
-        check_index(of_target ? *std::min_element(of_target, of_target + size) : 0, weights_.vocab_size, "draft token");
-    }
-
     BlockHeadWeights<S> make_weights() const {
         int hidden = stack_->hidden_size(), numbers = stack_->num_layers() * 2 * stack_->kv_size(), rank = 0;
         BlockHeadWeights<S> w{};
@@ -153,6 +147,7 @@ class PyBlockHead {
     int first_proposing_;
     BlockHeadWeights<S> weights_;
     BlockHead<S> head_;
+    DraftVocabulary vocabulary_;
 };
 
 }  // namespace
@@ -165,19 +160,21 @@ void bind_block_head(nb::module_& m) {
             [](PyBlockHead<S>* self, std::shared_ptr<Machine> machine, std::shared_ptr<PyDecoderStack<S>> stack,
                Array embedding, LinearPtr<S> fc, Array hidden_norm, LinearPtr<S> keys_values,
                std::optional<Array> markov_entry, std::optional<LinearPtr<S>> markov_out,
-               std::optional<LinearPtr<S>> confidence, int first_proposing) {
+               std::optional<LinearPtr<S>> confidence, int first_proposing, std::optional<Array> draft_ids) {
                 BlockParts<S> parts{std::move(embedding),   std::move(hidden_norm),  std::move(fc),
                                     std::move(keys_values), std::move(markov_entry), std::move(markov_out),
                                     std::move(confidence)};
-                new (self) PyBlockHead<S>(std::move(machine), std::move(stack), std::move(parts), first_proposing);
+                new (self) PyBlockHead<S>(std::move(machine), std::move(stack), std::move(parts), std::move(draft_ids),
+                                          first_proposing);
             },
             nb::kw_only(), nb::arg("machine"), nb::arg("stack"), nb::arg("embedding"), nb::arg("fc"),
             nb::arg("hidden_norm"), nb::arg("keys_values"), nb::arg("markov_entry").none(),
-            nb::arg("markov_out").none(), nb::arg("confidence").none(), nb::arg("first_proposing"))
+            nb::arg("markov_out").none(), nb::arg("confidence").none(), nb::arg("first_proposing"),
+            nb::arg("draft_ids").none())
         .def("write", &PyBlockHead<S>::write, nb::arg("hidden"), nb::arg("positions"), nb::arg("slots"))
         .def("draft", &PyBlockHead<S>::draft, nb::arg("hidden"), nb::arg("positions"), nb::arg("slots"), nb::arg("ids"),
              nb::arg("block_positions"), nb::arg("block_slots"), nb::arg("plan"), nb::arg("firsts"), nb::arg("wanted"),
-             nb::arg("sampler"), nb::arg("targets"), nb::arg("draft_ids").none());
+             nb::arg("sampler"), nb::arg("targets"));
 }
 
 template void bind_block_head<Bf16>(nb::module_&);

@@ -4,6 +4,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings/decoder_stack.hpp"
+#include "bindings/draft_vocabulary.hpp"
 #include "bindings/sampler.hpp"
 #include "ops/draft_chains.hpp"
 
@@ -26,22 +27,23 @@ template <typename S>
 class PyDraftHead {
    public:
     PyDraftHead(std::shared_ptr<Machine> machine, std::shared_ptr<PyDecoderStack<S>> stack, HeadParts<S> parts,
-                int target_size, float target_eps, bool reads_hidden, bool embedding_first, bool feeds_back_norm)
+                std::optional<Array> draft_ids, int target_size, float target_eps, bool reads_hidden,
+                bool embedding_first, bool feeds_back_norm)
         : stack_(std::move(stack)), parts_(std::move(parts)),
           weights_(make_weights(target_size, target_eps, reads_hidden, embedding_first, feeds_back_norm)),
-          head_(kernel_table<S>(machine->kernels), machine->pool, weights_) {}
+          head_(kernel_table<S>(machine->kernels), machine->pool, weights_),
+          vocabulary_(std::move(draft_ids), stack_->num_logits(), weights_.vocab_size) {}
 
     // Returns (tokens, probabilities), `count` of each per target row.
     nb::tuple step(const Array& ids, const std::optional<Array>& hidden, bool from_target, const Array& positions,
                    const Array& slots, const AttentionPlan& plan, const Array& scored, const AttentionPlan& scored_plan,
-                   Sampler& sampler, const TargetRowsBuilder& builder, const std::optional<Array>& draft_ids, int count,
-                   const std::optional<Array>& own) {
+                   Sampler& sampler, const TargetRowsBuilder& builder, int count, const std::optional<Array>& own) {
         int num_scored = static_cast<int>(scored.shape(0));
         auto in = checked_rows(ids, hidden, from_target, positions, slots, plan, scored, scored_plan);
         S* own_rows = checked_own(own, num_scored);
         int size = stack_->num_logits();
         const TargetRows& targets = builder.checked({nullptr, 0, num_scored, size});
-        const int64_t* of_target = checked_draft_ids(draft_ids, size, count, targets);
+        const int64_t* of_target = vocabulary_.of_target(targets, count);
         std::vector<DraftToken> drafts;
         {
             nb::gil_scoped_release no_gil;
@@ -59,16 +61,15 @@ class PyDraftHead {
     nb::tuple chains(const Array& ids, const std::optional<Array>& hidden, bool from_target, const Array& positions,
                      const Array& slots, const AttentionPlan& plan, const Array& scored,
                      const AttentionPlan& scored_plan, Sampler& sampler, const TargetRowsBuilder& builder,
-                     const std::optional<Array>& draft_ids, const std::vector<int>& steps,
-                     const std::optional<Array>& own) {
+                     const std::vector<int>& steps, const std::optional<Array>& own) {
         int num_scored = static_cast<int>(scored.shape(0)), size = stack_->num_logits();
         auto in = checked_rows(ids, hidden, from_target, positions, slots, plan, scored, scored_plan);
         S* own_rows = checked_own(own, num_scored);
         if (weights_.reads_hidden != own.has_value())
             throw std::invalid_argument("own must be given where the head reads hidden states, and only there.");
         const TargetRows& targets = builder.checked({nullptr, 0, num_scored, size});
-        const int64_t* of_target = checked_draft_ids(draft_ids, size, 1, targets);
-        check_chains(in, targets, of_target, steps);
+        const int64_t* of_target = vocabulary_.of_target(targets, 1);
+        check_chains(in, targets, steps);
         DraftChains made;
         {
             nb::gil_scoped_release no_gil;
@@ -111,7 +112,7 @@ class PyDraftHead {
     }
 
     // Everything that a further pass reads is in range.
-    void check_chains(const typename DraftHead<S>::Rows& in, const TargetRows& targets, const int64_t* of_target,
+    void check_chains(const typename DraftHead<S>::Rows& in, const TargetRows& targets,
                       const std::vector<int>& steps) const {
         size_t count = static_cast<size_t>(in.scored.count);
         if (!count || steps.size() != count || targets.rows.size() != count)
@@ -130,11 +131,6 @@ class PyDraftHead {
         }
         if (!in.scored.plan->has_room(more))
             throw std::invalid_argument("each scored row must be a request's last, with blocks for its chain.");
-        int size = stack_->num_logits();
-        int64_t largest = of_target ? *std::max_element(of_target, of_target + size) : size - 1;
-        int64_t smallest = of_target ? *std::min_element(of_target, of_target + size) : 0;
-        check_index(largest, weights_.vocab_size, "draft token");
-        check_index(smallest, weights_.vocab_size, "draft token");
     }
 
     DraftHeadWeights<S> make_weights(int target_size, float target_eps, bool reads_hidden, bool embedding_first,
@@ -170,6 +166,7 @@ class PyDraftHead {
     HeadParts<S> parts_;
     DraftHeadWeights<S> weights_;
     DraftHead<S> head_;
+    DraftVocabulary vocabulary_;
 };
 
 }  // namespace
@@ -182,24 +179,22 @@ void bind_draft_head(nb::module_& m) {
             [](PyDraftHead<S>* self, std::shared_ptr<Machine> machine, std::shared_ptr<PyDecoderStack<S>> stack,
                Array embedding, LinearPtr<S> target_fc, std::optional<Array> target_norm, int target_size,
                float target_eps, LinearPtr<S> fc, bool reads_hidden, bool embedding_first, std::optional<Array> enorm,
-               std::optional<Array> hnorm, bool feeds_back_norm) {
+               std::optional<Array> hnorm, bool feeds_back_norm, std::optional<Array> draft_ids) {
                 HeadParts<S> parts{std::move(embedding),   std::move(target_fc), std::move(fc),
                                    std::move(target_norm), std::move(enorm),     std::move(hnorm)};
-                new (self) PyDraftHead<S>(std::move(machine), std::move(stack), std::move(parts), target_size,
-                                          target_eps, reads_hidden, embedding_first, feeds_back_norm);
+                new (self) PyDraftHead<S>(std::move(machine), std::move(stack), std::move(parts), std::move(draft_ids),
+                                          target_size, target_eps, reads_hidden, embedding_first, feeds_back_norm);
             },
             nb::kw_only(), nb::arg("machine"), nb::arg("stack"), nb::arg("embedding"), nb::arg("target_fc").none(),
             nb::arg("target_norm").none(), nb::arg("target_size"), nb::arg("target_eps"), nb::arg("fc").none(),
             nb::arg("reads_hidden"), nb::arg("embedding_first"), nb::arg("enorm").none(), nb::arg("hnorm").none(),
-            nb::arg("feeds_back_norm"))
+            nb::arg("feeds_back_norm"), nb::arg("draft_ids").none())
         .def("step", &PyDraftHead<S>::step, nb::arg("ids"), nb::arg("hidden").none(), nb::arg("from_target"),
              nb::arg("positions"), nb::arg("slots"), nb::arg("plan"), nb::arg("scored"), nb::arg("scored_plan"),
-             nb::arg("sampler"), nb::arg("targets"), nb::arg("draft_ids").none(), nb::arg("count"),
-             nb::arg("own").none())
+             nb::arg("sampler"), nb::arg("targets"), nb::arg("count"), nb::arg("own").none())
         .def("chains", &PyDraftHead<S>::chains, nb::arg("ids"), nb::arg("hidden").none(), nb::arg("from_target"),
              nb::arg("positions"), nb::arg("slots"), nb::arg("plan"), nb::arg("scored"), nb::arg("scored_plan"),
-             nb::arg("sampler"), nb::arg("targets"), nb::arg("draft_ids").none(), nb::arg("steps"),
-             nb::arg("own").none());
+             nb::arg("sampler"), nb::arg("targets"), nb::arg("steps"), nb::arg("own").none());
 }
 
 template void bind_draft_head<Bf16>(nb::module_&);

@@ -23,7 +23,9 @@ nb::tuple draft_tokens(Sampler& sampler, const Array& array, const TargetRowsBui
                        const std::optional<Array>& ids, int count) {
     Logits logits = to_logits(array);
     const TargetRows& targets = builder.checked(logits);
-    const int64_t* of_target = checked_draft_ids(ids, logits.size, count, targets);
+    check_draft_count(count, logits.size);
+    check_edits(ids.has_value(), targets);
+    const int64_t* of_target = ids ? checked_data<int64_t>(*ids, "ids", {logits.size}) : nullptr;
     std::vector<DraftToken> drafts;
     {
         nb::gil_scoped_release no_gil;

@@ -101,14 +101,15 @@ inline nb::tuple to_tuple(const std::vector<DraftToken>& drafts) {
     return nb::make_tuple(std::move(tokens), std::move(probabilities));
 }
 
-// The target's ids of a draft model's tokens; null if both are the same.
-inline const int64_t* checked_draft_ids(const std::optional<Array>& ids, int size, int count,
-                                        const TargetRows& targets) {
+inline void check_draft_count(int count, int size) {
     if (count < 1 || count > size)
         throw std::invalid_argument("count must be in [1, " + std::to_string(size) + "]; got " + std::to_string(count) +
                                     ".");
-    if (ids && !targets.edits.empty()) throw std::invalid_argument("edits name the target's tokens: ids must be None.");
-    return ids ? checked_data<int64_t>(*ids, "ids", {size}) : nullptr;
+}
+
+inline void check_edits(bool has_ids, const TargetRows& targets) {
+    if (has_ids && !targets.edits.empty())
+        throw std::invalid_argument("edits name the target's tokens: ids must be None.");
 }
 
 }  // namespace specserve

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ops/decoder_stack.hpp"
+#include "ops/grow.hpp"
 #include "ops/sampler.hpp"
 
 namespace specserve {
@@ -71,11 +72,6 @@ class BlockHead {
     float confidence(size_t row) const;
     void find_confidences(size_t rows);
     ptrdiff_t confidence_inputs() const { return weights_.confidence ? weights_.confidence->in_features : 0; }
-    template <typename T>
-    static void grow(std::vector<T>& buffer, size_t rows, ptrdiff_t size) {
-        size_t wanted = rows * static_cast<size_t>(size);
-        if (buffer.size() < wanted) buffer.resize(wanted);
-    }
 
     KernelTable<S> table_;
     std::shared_ptr<ThreadPool> pool_;

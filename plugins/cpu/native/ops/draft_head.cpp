@@ -65,8 +65,7 @@ const float* DraftHead<S>::run(DecoderStack<S>& stack, int num_logits, const Row
                        rows.scored);
     int hidden = weights_.hidden_size, num_scored = rows.scored.count;
     if (own) normalize(x_.data(), weights_.own_norm, weights_.eps, hidden, num_scored, own, hidden);
-    size_t size = static_cast<size_t>(num_scored) * static_cast<size_t>(num_logits);
-    if (logits_.size() < size) logits_.resize(size);
+    grow(logits_, num_scored, num_logits);
     if (num_scored) stack.logits(x_.data(), nullptr, num_scored, logits_.data());
     return logits_.data();
 }

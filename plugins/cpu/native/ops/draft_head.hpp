@@ -8,6 +8,7 @@
 
 #include "kernels/kernel_table.hpp"
 #include "ops/decoder_stack.hpp"
+#include "ops/grow.hpp"
 #include "runtime/input_quantizer.hpp"
 #include "runtime/thread_pool.hpp"
 
@@ -59,10 +60,6 @@ class DraftHead {
     const S* states(const Rows& rows);
     void normalize(const S* x, const S* weight, float eps, int size, int count, S* out, ptrdiff_t out_stride) const;
     void linear(const Linear<S>& w, const S* x, int count, S* out);
-    static void grow(std::vector<S>& buffer, int rows, int size) {
-        size_t wanted = static_cast<size_t>(rows) * static_cast<size_t>(size);
-        if (buffer.size() < wanted) buffer.resize(wanted);
-    }
 
     KernelTable<S> table_;
     std::shared_ptr<ThreadPool> pool_;

@@ -68,7 +68,7 @@ class AttentionPlan:
         others draft tokens. parents: of the draft tokens, -1 for the root; empty for a chain. Draft tokens before
         `first_node` are in the cache and are no rows."""
 
-    def add_together(self, start: int, length: int, block_ids: Sequence[int]) -> None:
+    def add_together(self, start: int, length: int, block_ids: Sequence[int], one_by_one: bool = ...) -> None:
         """A request's rows: `length` tokens from position `start`, each of which sees all of them."""
 
     def pad(self, rows: int) -> None:
@@ -346,7 +346,9 @@ class DtypeModule:
             enorm: Tensor | None,
             hnorm: Tensor | None,
             feeds_back_norm: bool,
-        ) -> None: ...
+            draft_ids: Tensor | None,
+        ) -> None:
+            """draft_ids: the target's ids of the stack's tokens, [D] int64; None for the same."""
         def step(
             self,
             ids: Tensor,
@@ -359,7 +361,6 @@ class DtypeModule:
             scored_plan: AttentionPlan,
             sampler: Sampler,
             targets: TargetRows,
-            draft_ids: Tensor | None,
             count: int,
             own: Tensor | None,
         ) -> tuple[list[int], list[float]]:
@@ -379,7 +380,6 @@ class DtypeModule:
             scored_plan: AttentionPlan,
             sampler: Sampler,
             targets: TargetRows,
-            draft_ids: Tensor | None,
             steps: list[int],
             own: Tensor | None,
         ) -> tuple[tuple[list[int], list[float]], float, int]:
@@ -405,7 +405,9 @@ class DtypeModule:
             markov_out: DtypeModule.PackedLinear | None,
             confidence: DtypeModule.PackedLinear | None,
             first_proposing: int,
-        ) -> None: ...
+            draft_ids: Tensor | None,
+        ) -> None:
+            """draft_ids: as those of a `DraftHead`."""
         def write(self, hidden: Tensor, positions: Tensor, slots: Tensor) -> None:
             """hidden: [R, W], of committed tokens; positions, slots: [R] int64. Their keys and values, of all layers,
             go into the cache."""
@@ -423,7 +425,6 @@ class DtypeModule:
             wanted: Sequence[int],
             sampler: Sampler,
             targets: TargetRows,
-            draft_ids: Tensor | None,
         ) -> tuple[list[int], list[float]]:
             """`write`, and then a pass over blocks: ids, block_positions, block_slots: [B] int64; firsts: each block's
             first row; wanted: its draft tokens, at least 1. A target row of each block, in this order and without

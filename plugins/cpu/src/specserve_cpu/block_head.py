@@ -32,14 +32,12 @@ class FusedBlockPass(BlockPass):
 
     def __init__(
         self,
-        head: BlockHead,
         native: _native.DtypeModule.BlockHead,
         attention: CpuPagedAttention,
         sampler: CpuSampler,
         pieces: BlockPass,
     ) -> None:
         self.native, self.attention, self.sampler, self.pieces = native, attention, sampler, pieces
-        self.ids = None if head.vocabulary is None else head.vocabulary.ids
 
     def step(
         self, batch: Batch, hidden: Tensor | None, rows: Sequence[ScoredRow], count: int, *, from_target: bool
@@ -85,7 +83,6 @@ class FusedBlockPass(BlockPass):
             wanted,
             self.sampler.native,
             targets,
-            None if self.ids is None else dlpack(self.ids),
         ]
 
 
@@ -119,5 +116,6 @@ def fuse_blocks(
         markov_out=None if markov is None else native_linear(markov.out),
         confidence=None if confidence is None else native_linear(confidence),
         first_proposing=head.first_proposing,
+        draft_ids=None if head.vocabulary is None else head.vocabulary.ids,
     )
-    return FusedBlockPass(head, native, attention, sampler, pieces)
+    return FusedBlockPass(native, attention, sampler, pieces)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 Plan: TypeAlias = "_native.AttentionPlan"
-Inputs: TypeAlias = "tuple[Any, Any, bool, Any, Any, Plan, Any, Plan, _native.Sampler, _native.TargetRows, Any]"
+Inputs: TypeAlias = "tuple[Any, Any, bool, Any, Any, Plan, Any, Plan, _native.Sampler, _native.TargetRows]"
 
 
 class FusedDraftPass(DraftPass):
@@ -45,7 +45,6 @@ class FusedDraftPass(DraftPass):
         pieces: DraftPass,
     ) -> None:
         self.head, self.native, self.attention, self.sampler, self.pieces = head, native, attention, sampler, pieces
-        self.ids = None if head.vocabulary is None else head.vocabulary.ids
         self.num_tokens = head.decoder.vocab_size
         self.row_numbers = torch.arange(1)
 
@@ -108,7 +107,6 @@ class FusedDraftPass(DraftPass):
             scored_plan,
             self.sampler.native,
             target_rows(None, rows),
-            None if self.ids is None else dlpack(self.ids),
         )
 
 
@@ -147,5 +145,6 @@ def fuse_draft(
         enorm=head.enorm,
         hnorm=head.hnorm,
         feeds_back_norm=head.feeds_back_norm,
+        draft_ids=None if head.vocabulary is None else head.vocabulary.ids,
     )
     return FusedDraftPass(head, native, attention, sampler, pieces)
