@@ -144,13 +144,18 @@ def paths_in(world: World, spans: list[ScheduledSpan]) -> list[list[int]]:
     return rows
 
 
+def keys_ahead(spans: list[ScheduledSpan]) -> list[int]:
+    """Per row how many keys of its path are behind its own."""
+    return [span.length - 1 - i if span.sees_ahead else 0 for span in spans for i in range(span.length)]
+
+
 def dense(world: World, spans: list[ScheduledSpan], layer: int, q: torch.Tensor, first_key: int = 0) -> torch.Tensor:
     """Attention over what the cache holds now, in float64: [T, heads, head_dim]. Earlier keys are hidden."""
     window, group = world.shape.windows[layer], world.shape.heads // world.shape.kv_heads
     out = []
-    for row, whole in zip(q.double().cpu(), paths_in(world, spans), strict=True):
-        path = whole[first_key:]
-        keys, values = world.cache.data[layer][:, path[-window:] if window else path].double().cpu()
+    for row, whole, ahead in zip(q.double().cpu(), paths_in(world, spans), keys_ahead(spans), strict=True):
+        first = max(first_key, len(whole) - ahead - window) if window else first_key
+        keys, values = world.cache.data[layer][:, whole[first:]].double().cpu()
         keys, values = (t.repeat_interleave(group, 1).transpose(0, 1) for t in (keys, values))
         scores = (keys @ row[:, :, None])[..., 0] * world.spec.scale
         cap, sinks = world.spec.soft_cap(layer), world.spec.sinks_of(layer)

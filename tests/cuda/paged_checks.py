@@ -110,6 +110,11 @@ def check_rows_of_a_block_see_each_other(make, device="cpu"):
     attended_near(world, [world.prompt(0, 9), world.block(250, 9), world.block(30, 4)], make)
 
 
+def check_windows_of_rows_that_see_each_other_end_at_their_own_keys(make, device="cpu"):
+    world = World(Shape(block_size=4, windows=(6,)), device)
+    attended_near(world, [world.prompt(0, 9), world.block(250, 9), world.block(30, 4), world.block(3, 5)], make)
+
+
 def check_half_precision_is_near_float64(make, device="cpu", dtype=torch.float16):
     assert_near_dense(Shape(dtype=dtype), make, device)
 

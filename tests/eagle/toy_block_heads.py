@@ -115,10 +115,18 @@ def write_block_head(path: Path, form: str, head: Tensors | None = None, **chang
 
 
 class Reference:
-    """Greedy blocks of a head in float32. `target`: transformers' model."""
+    """Greedy blocks of a head in float32. `target`: transformers' model; `windows`: of each layer."""
 
-    def __init__(self, form: str, head: Tensors, target: Any) -> None:
-        self.form, self.head, self.target = form, head, target
+    def __init__(
+        self,
+        form: str,
+        head: Tensors,
+        target: Any,
+        *,
+        windows: Sequence[int | None] = (None,) * LAYERS,
+        is_causal: bool = False,
+    ) -> None:
+        self.form, self.head, self.target, self.windows, self.is_causal = form, head, target, windows, is_causal
         self.from_first = bool(ALL_FORMS[form].get("sample_from_anchor"))
 
     def block(self, tokens: Sequence[int]) -> tuple[list[int], list[float]]:
@@ -166,7 +174,7 @@ class Reference:
         context = norm(torch.cat(states, -1) @ head["fc.weight"].T, head["hidden_norm.weight"])
         x = self.target.get_input_embeddings().weight[[tokens[-1], *[MASK] * (BLOCK - 1)]]
         for layer in range(LAYERS):
-            x = self.layer(f"layers.{layer}.", x, context, torch.arange(n), torch.arange(n, n + BLOCK))
+            x = self.layer(layer, x, context, torch.arange(n), torch.arange(n, n + BLOCK))
         x = norm(x, head["norm.weight"])
         table = head.get("lm_head.weight", self.target.get_output_embeddings().weight)
         first = 0 if self.from_first else 1
@@ -181,7 +189,15 @@ class Reference:
         hook.remove()
         return found[0].reshape(len(tokens), -1)
 
-    def layer(self, prefix: str, x: Tensor, context: Tensor, before: Tensor, at: Tensor) -> Tensor:
+    def hidden_keys(self, layer: int, queries: Tensor, keys: Tensor) -> Tensor:
+        """Positions of both -> [queries, keys]."""
+        window, after = self.windows[layer], keys[None] > queries[:, None]
+        hidden = after if self.is_causal else torch.zeros_like(after)
+        return hidden if window is None else hidden | (keys[None] <= queries[:, None] - window)
+
+    def layer(self, layer: int, x: Tensor, context: Tensor, before: Tensor, at: Tensor) -> Tensor:
+        prefix = f"layers.{layer}."
+
         def part(name: str, rows: Tensor, of: Tensor | None = None) -> Tensor:
             heads = (rows @ self.head[f"{prefix}self_attn.{name}_proj.weight"].T).unflatten(-1, (-1, HEAD_DIM))
             weight = self.head.get(f"{prefix}self_attn.{name}_norm.weight")
@@ -192,6 +208,7 @@ class Reference:
         values = torch.cat((part("v", context), part("v", h)))
         group = HEADS // KV_HEADS
         scores = torch.einsum("qhd,khd->hqk", part("q", h, at), keys.repeat_interleave(group, 1)) / HEAD_DIM**0.5
+        scores = scores.masked_fill(self.hidden_keys(layer, at, torch.cat((before, at))), float("-inf"))
         mixed = torch.einsum("hqk,khd->qhd", scores.softmax(-1), values.repeat_interleave(group, 1)).flatten(1)
         x = x + mixed @ self.head[f"{prefix}self_attn.o_proj.weight"].T
         h = norm(x, self.head[f"{prefix}post_attention_layernorm.weight"])

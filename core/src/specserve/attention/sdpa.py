@@ -46,12 +46,14 @@ MASK_BYTES = 64 * 2**20
 
 
 class Call(NamedTuple):
-    """One SDPA call: its tiles, the padded number of keys, and how many keys each of its rows sees."""
+    """One SDPA call: its tiles, the padded number of keys, and how many keys each of its rows sees up to which one."""
 
     tiles: slice
     length: int
     seen: Tensor
     """[tiles, rows per tile, 1] int64."""
+    own: Tensor
+    """The same without the keys behind the row's own, which is the last one in its window."""
     masks: dict[int | None, Tensor]
     """By sliding window, where the plan keeps them."""
 
@@ -147,7 +149,10 @@ class SdpaAttention(AttentionBackend):
             [[*tile.lengths, *[tile.lengths.start] * (self.rows_per_tile - len(tile.rows))] for tile in members],
             self.device,
         )[:, :, None]
-        return Call(tiles, members[0].padded, seen, {})
+        own = seen
+        if any(tile.ahead for tile in members):
+            own = seen - to_device([tile.ahead for tile in members], self.device)[:, None, None]
+        return Call(tiles, members[0].padded, seen, own, {})
 
     # --- masks --------------------------------------------------------------------------------------
 
@@ -183,7 +188,7 @@ class SdpaAttention(AttentionBackend):
         keys = torch.arange(call.length, device=self.device)
         hidden = (keys >= call.seen) | (keys < self.spec.first_key)
         if window is not None:
-            hidden |= keys < call.seen - window
+            hidden |= keys < call.own - window
         mask = torch.zeros(hidden.shape, dtype=self.dtype, device=self.device).masked_fill_(hidden, float("-inf"))
         return mask.repeat_interleave(self.group_size, dim=1)[:, None]
 

@@ -46,6 +46,8 @@ class Tile(NamedTuple):
     span: Span
     slots: list[int] | None = None
     """Slots of the last row's keys, in path order, for rows of a tree; None: the request's blocks in order."""
+    ahead: int = 0
+    """How many of the keys that a row sees are behind its own."""
 
     @property
     def padded(self) -> int:
@@ -67,8 +69,9 @@ def plan_tiles(batch: Batch, rows_per_tile: int) -> list[TileGroup]:
     for span, offset in zip(batch.spans, batch.row_offsets, strict=True):
         if span.sees_ahead:
             end = span.start + span.length
-            for row in range(offset, offset + span.length):
-                narrow[key_grid(end)].append(Tile(range(row, row + 1), range(end, end + 1), span))
+            for i in range(span.length):
+                row, ahead = offset + i, span.length - 1 - i
+                narrow[key_grid(end)].append(Tile(range(row, row + 1), range(end, end + 1), span, ahead=ahead))
             continue
         linear = span.known + max(0, num_leading(span.draft) - span.first_node)
         tiles = cut_tiles(span, offset, linear, rows_per_tile)

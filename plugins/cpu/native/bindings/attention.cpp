@@ -25,12 +25,12 @@ void bind_plan(nb::module_& m) {
             nb::arg("first_node") = 0)
         .def(
             "add_together",
-            [](AttentionPlan& plan, int start, int length, const std::vector<int32_t>& block_ids) {
-                if (!plan.add_together(start, length, block_ids))
+            [](AttentionPlan& plan, int start, int length, const std::vector<int32_t>& block_ids, bool one_by_one) {
+                if (!plan.add_together(start, length, block_ids, one_by_one))
                     throw std::invalid_argument(std::to_string(length) + " rows from token " + std::to_string(start) +
                                                 " do not fit their " + std::to_string(block_ids.size()) + " blocks.");
             },
-            nb::arg("start"), nb::arg("length"), nb::arg("block_ids"))
+            nb::arg("start"), nb::arg("length"), nb::arg("block_ids"), nb::arg("one_by_one") = false)
         .def(
             "pad",
             [](AttentionPlan& plan, int rows) {

@@ -60,8 +60,10 @@ void Attention<S>::attend_segment(const Tile& tile, int kv_head, int segment, co
                                   const Workspace& workspace, const int64_t* slots, KVPrefetch next,
                                   PartialAttention out) const {
     int num_queries = tile.num_rows * heads_.group_size();
+    ScoreRules rules = in.rules;
+    if (rules.window) rules.window += tile.ahead;  // the kernels count a window from the last key that is seen
     layout_.attend_segment(
-        {workspace.queries + ptrdiff_t{kv_head} * num_queries * heads_.head_dim, workspace.kv_lens, in.rules, min_key_,
+        {workspace.queries + ptrdiff_t{kv_head} * num_queries * heads_.head_dim, workspace.kv_lens, rules, min_key_,
          num_queries, in.cache.keys + head_offset(kv_head), in.cache.values + head_offset(kv_head), slots,
          in.cache.slot_bytes(), segment * kSegmentKeys, segment_keys(tile, segment), heads_.head_dim, scale_, next},
         out, workspace.scratch);

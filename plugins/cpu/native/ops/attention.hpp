@@ -51,7 +51,7 @@ class Attention {
 
     int num_segments(const Tile& tile) const { return ceil_div(tile.num_keys(), kSegmentKeys); }
     int first_segment(const Tile& tile, int window) const {
-        return window ? std::max(0, tile.kv_len - window) / kSegmentKeys : 0;
+        return window ? std::max(0, tile.kv_len - tile.ahead - window) / kSegmentKeys : 0;
     }
     int segment_keys(const Tile& tile, int segment) const {
         return std::min(kSegmentKeys, tile.num_keys() - segment * kSegmentKeys);

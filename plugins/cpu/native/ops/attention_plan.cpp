@@ -46,11 +46,19 @@ bool AttentionPlan::add(int start, int length, int num_committed, const std::vec
     return true;
 }
 
-bool AttentionPlan::add_together(int start, int length, const std::vector<int32_t>& block_ids) {
+bool AttentionPlan::add_together(int start, int length, const std::vector<int32_t>& block_ids, bool one_by_one) {
     if (start < 0 || length < 1 || has_negative(block_ids)) return false;
     if (static_cast<int64_t>(block_ids.size()) * block_size_ < int64_t{start} + length) return false;
-    add_tiles(start + length, length, add_blocks(block_ids), INT32_MAX, 0, 0);
+    add_together_tiles(start + length, length, add_blocks(block_ids), length - 1, one_by_one ? 1 : rows_per_tile_);
     return true;
+}
+
+// Rows that see the first kv_len keys, the first of them `ahead` keys behind its own.
+void AttentionPlan::add_together_tiles(int kv_len, int num_rows, int block_offset, int ahead, int rows_per_tile) {
+    for (int row = 0; row < num_rows; row += rows_per_tile)
+        tiles_.push_back({num_rows_ + row, std::min(rows_per_tile, num_rows - row), kv_len, block_offset, INT32_MAX, 0,
+                          0, ahead - row});
+    num_rows_ += num_rows;
 }
 
 // Returns where they begin.
@@ -61,11 +69,10 @@ int AttentionPlan::add_blocks(const std::vector<int32_t>& block_ids) {
     return offset;
 }
 
-void AttentionPlan::add_tiles(int kv_len, int num_rows, int block_offset, int branch_start, int branch_slots_offset,
-                              int growth) {
+void AttentionPlan::add_tiles(int kv_len, int num_rows, int block_offset, int branch_start, int branch_slots_offset) {
     for (int row = 0; row < num_rows; row += rows_per_tile_)
-        tiles_.push_back({num_rows_ + row, std::min(rows_per_tile_, num_rows - row), kv_len + row * growth,
-                          block_offset, branch_start, branch_slots_offset, growth});
+        tiles_.push_back({num_rows_ + row, std::min(rows_per_tile_, num_rows - row), kv_len + row, block_offset,
+                          branch_start, branch_slots_offset});
     num_rows_ += num_rows;
 }
 
@@ -79,8 +86,12 @@ AttentionPlan AttentionPlan::of_rows(const std::vector<int64_t>& rows) const {
         while (rows[i] >= tile->first_row + tile->num_rows) ++tile;
         for (end = i + 1; end < rows.size() && rows[end] == rows[end - 1] + 1; ++end)
             if (rows[end] >= tile->first_row + tile->num_rows) break;
-        some.add_tiles(tile->keys_of(static_cast<int>(rows[i]) - tile->first_row), static_cast<int>(end - i),
-                       tile->block_offset, tile->branch_start, tile->branch_slots_offset, tile->growth);
+        int row = static_cast<int>(rows[i]) - tile->first_row, count = static_cast<int>(end - i);
+        if (tile->growth)
+            some.add_tiles(tile->keys_of(row), count, tile->block_offset, tile->branch_start,
+                           tile->branch_slots_offset);
+        else
+            some.add_together_tiles(tile->kv_len, count, tile->block_offset, tile->ahead - row, rows_per_tile_);
     }
     return some;
 }

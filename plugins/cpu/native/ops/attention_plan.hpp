@@ -19,6 +19,7 @@ struct Tile {
     int branch_start;         // INT32_MAX outside branches
     int branch_slots_offset;  // of key `branch_start` in AttentionPlan::branch_slots_
     int growth = 1;           // how many keys more each row sees than the one before it: 1 or 0
+    int ahead = 0;            // how many of the keys that the first row sees are behind its own
 
     int keys_of(int row) const { return kv_len + row * growth; }  // row: of the tile
     int num_keys() const { return keys_of(num_rows - 1); }
@@ -36,9 +37,9 @@ class AttentionPlan {
     bool add(int start, int length, int num_committed, const std::vector<int32_t>& block_ids,
              const std::vector<int32_t>& parents, int first_node);
 
-    // A request's rows: `length` tokens from position `start`, each of which sees all of them. Returns false if a
-    // number is out of range.
-    bool add_together(int start, int length, const std::vector<int32_t>& block_ids);
+    // A request's rows: `length` tokens from position `start`, each of which sees all of them. one_by_one: each is a
+    // tile, as layers with windows need. Returns false if a number is out of range.
+    bool add_together(int start, int length, const std::vector<int32_t>& block_ids, bool one_by_one = false);
 
     // Rows behind the others that belong to no request and attend to nothing. Their outputs are undefined.
     void pad(int rows) { num_rows_ += rows; }
@@ -69,8 +70,8 @@ class AttentionPlan {
 
    private:
     int add_blocks(const std::vector<int32_t>& block_ids);
-    void add_tiles(int kv_len, int num_rows, int block_offset, int branch_start, int branch_slots_offset,
-                   int growth = 1);
+    void add_tiles(int kv_len, int num_rows, int block_offset, int branch_start, int branch_slots_offset);
+    void add_together_tiles(int kv_len, int num_rows, int block_offset, int ahead, int rows_per_tile);
 
     int block_size_, rows_per_tile_;
     int num_rows_ = 0;

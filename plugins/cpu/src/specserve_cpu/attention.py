@@ -79,6 +79,7 @@ class CpuPagedAttention(AttentionBackend):
         if spec.kv_layout != BY_SLOT:
             cache.mover = self.move_slots
         self.rows_per_tile = self.native.rows_per_tile
+        self.has_windows = any(window is not None for window in spec.sliding_windows)
 
     @property
     def arithmetic(self) -> Arithmetic:
@@ -96,7 +97,7 @@ class CpuPagedAttention(AttentionBackend):
         for span in batch.spans:
             draft = span.draft
             if span.sees_ahead:
-                plan.add_together(span.start, span.length, span.blocks)
+                plan.add_together(span.start, span.length, span.blocks, self.has_windows)
                 continue
             parents = () if draft is None or draft.parents is None else draft.parents
             plan.add(span.start, span.length, span.known, span.blocks, parents, span.first_node)

@@ -103,6 +103,7 @@ def attend_kernel(
         tile = tiles + tl.load(items + 2 * item) * TILE_FIELDS
         first_row, num_rows = tl.load(tile), tl.load(tile + 1).to(tl.int32)
         first_length, prefix_len = tl.load(tile + 2).to(tl.int32), tl.load(tile + 3).to(tl.int32)
+        lowest = first_length - window - tl.load(tile + 7).to(tl.int32)  # of the first row; windows end at its own key
         tile_blocks, tile_path = block_ids + tl.load(tile + 4), paths + tl.load(tile + 5)
         # --- queries: row by row, the query heads of the key head within each --------------------------
         query, dims = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_D)
@@ -114,7 +115,7 @@ def attend_kernel(
         # --- keys: BLOCK_N at a time, at multiples of BLOCK_N along the path ---------------------------
         begin = tl.load(items + 2 * item + 1).to(tl.int32) * SPLIT_SIZE
         end = tl.minimum(begin + SPLIT_SIZE, first_length + num_rows - 1)
-        first = tl.maximum(begin, (first_length - window) // BLOCK_N * BLOCK_N)  # no row attends to the keys before
+        first = tl.maximum(begin, lowest // BLOCK_N * BLOCK_N)  # no row attends to the keys before
         row_max = tl.full((BLOCK_M,), float("-inf"), tl.float32)
         row_sum = tl.zeros((BLOCK_M,), tl.float32)
         acc = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
@@ -127,7 +128,7 @@ def attend_kernel(
             k = tl.load(k_ptrs, mask=valid[None, :] & in_head[:, None], other=0.0)
             v = tl.load(v_ptrs, mask=valid[:, None] & in_head[None, :], other=0.0)
             scores = scaled(tl.dot(queries, k, input_precision="ieee"), scale, soft_cap, HAS_CAP)
-            visible = (number[None, :] < lengths[:, None]) & (number[None, :] >= (lengths - window)[:, None])
+            visible = (number[None, :] < lengths[:, None]) & (number[None, :] >= (lowest + row)[:, None])
             visible = visible & (number[None, :] >= FIRST_KEY)
             scores = tl.where(visible, scores, float("-inf"))
             new_max = tl.maximum(row_max, tl.max(scores, axis=1))

@@ -66,6 +66,8 @@ class Tile(NamedTuple):
     """Where the request's blocks begin among those of all requests."""
     node: int = 0
     """The tile's last row in the forest."""
+    ahead: int = 0
+    """Keys behind the row's own that it sees, in a tile of one row."""
 
     @property
     def num_keys(self) -> int:
@@ -85,7 +87,7 @@ class TileRow(NamedTuple):
     """Where the path of its node begins in `PagedPlan.paths`."""
     first_item: int
     """Of its work items, counted from the launch's first."""
-    padding: int = 0
+    ahead: int = 0
 
 
 TILE_FIELDS = len(TileRow._fields)
@@ -192,7 +194,8 @@ def chain_tiles(span: Span, offset: int, first_block: int, max_rows: int) -> Ite
     """The span's committed tokens and the leading chain of its draft, whose slots are consecutive."""
     if span.sees_ahead:
         end = span.start + span.length
-        yield from (Tile(offset + row, 1, end, end, first_block) for row in range(span.length))
+        for row in range(span.length):
+            yield Tile(offset + row, 1, end, end, first_block, ahead=span.length - 1 - row)
         return
     count = span.known + max(num_leading(span.draft) - span.first_node, 0)
     for begin in range(0, count, max_rows):
@@ -234,7 +237,7 @@ def plan_launches(
         if index > first_tile and num_items + num_splits - first_item > max_items:
             launches.append(HostLaunch(slice(first_tile, index), slice(first_item, num_items)))
             first_tile, first_item = index, num_items
-        rows.append(TileRow(*tile[:5], tile.node * max_depth, num_items - first_item))
+        rows.append(TileRow(*tile[:5], tile.node * max_depth, num_items - first_item, tile.ahead))
         counts.append(num_splits)
         first_items.append(num_items)
         in_launch.append(index - first_tile)

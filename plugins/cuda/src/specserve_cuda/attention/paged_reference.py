@@ -90,7 +90,7 @@ class TorchPaged:
             scores *= LOG2_E
             visible = valid & (number < lengths) & (number >= self.spec.first_key)
             if work.window is not None:
-                visible &= number >= lengths - work.window
+                visible &= number >= lengths - tile.ahead - work.window
             state = self.add_keys(state, scores.masked_fill(~visible, float("-inf")), v)
         return state
 

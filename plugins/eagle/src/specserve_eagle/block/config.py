@@ -25,8 +25,9 @@ NESTED = ("dflash_config", "dspark_config")
 OUTER_KEYS = ("dtype", "torch_dtype", "quantization_config")
 """Keys that the speculators format keeps outside of the layers' own config."""
 MAX_BLOCK, MAX_RANK = 64, 4096
+FULL, SLIDING = "full_attention", "sliding_attention"
+"""Kinds of layers."""
 UNSUPPORTED = {
-    "use_swa": "sliding windows",
     "attention_sink_bias": "attention sinks",
     "attention_value_scale": "scaled values",
     "output_multiplier": "a multiplier of the head's output",
@@ -93,7 +94,8 @@ def read_block_config(path: Path, target: ModelConfig) -> BlockConfig:
     refuse_unsupported(keys, where)
     block_size = integer(keys, "block_size", where, range(2, MAX_BLOCK + 1))
     reduced = keys.get("draft_vocab_size") or target.vocab_size
-    layers = layer_numbers(raw, where)
+    own = layer_keys(raw, where)
+    layers = layer_numbers(keys, own, where)
     if layers.vocab_size not in (target.vocab_size, reduced):
         raise ModelError(
             f"{where}: vocabulary of the head: {layers.vocab_size} tokens; of the target: {target.vocab_size}. The "
@@ -107,7 +109,7 @@ def read_block_config(path: Path, target: ModelConfig) -> BlockConfig:
         mask_token=integer(keys, "mask_token_id", where, range(target.vocab_size)),
         hidden_layers=hidden_layers(keys, layers.num_layers, target.num_layers, where),
         proposes_from_first=bool(keys.get("sample_from_anchor", is_dspark)),
-        is_causal=bool(keys.get("causal", False)),
+        is_causal=is_causal(keys, own, where),
         vocab_size=target.vocab_size,
         target_hidden_size=target.hidden_size,
         markov_rank=integer(keys, "markov_rank", where, range(1, MAX_RANK + 1)) if is_dspark else 0,
@@ -142,19 +144,58 @@ def markov_kind(keys: RawJson, where: str) -> MarkovKind:
     return kinds[found]
 
 
-def layer_numbers(raw: RawJson, where: str) -> ModelConfig:
-    """Of the decoder layers, which are those of a Qwen3 model."""
+def layer_keys(raw: RawJson, where: str) -> RawJson:
+    """Those of the decoder layers."""
     inner = raw.get("transformer_layer_config")
     if inner is not None and not isinstance(inner, dict):
         raise ModelError(f"{where}: transformer_layer_config must be an object; got {inner!r}.")
-    merged = raw if inner is None else inner | {key: raw[key] for key in OUTER_KEYS if key in raw}
-    kinds = merged.get("layer_types")
-    if isinstance(kinds, list) and set(kinds) - {"full_attention"}:
+    return raw if inner is None else inner | {key: raw[key] for key in OUTER_KEYS if key in raw}
+
+
+def layer_numbers(keys: RawJson, layers: RawJson, where: str) -> ModelConfig:
+    """Of the decoder layers, which are those of a Qwen3 model."""
+    plain: RawJson = {"architectures": [], "model_type": "qwen3"} | windows(keys, layers, where)
+    return parse_config(layers | plain, {}, where=where)
+
+
+def windows(keys: RawJson, layers: RawJson, where: str) -> RawJson:
+    """What a Qwen3 model says of its layers' windows. `use_swa` without a sliding layer in `layer_types` means all."""
+    kinds = layer_kinds(layers, where)
+    if keys.get("use_swa") and SLIDING not in kinds:
+        kinds = [SLIDING] * len(kinds)
+    if SLIDING not in kinds:
+        return {"layer_types": kinds, "sliding_window": None, "use_sliding_window": False}
+    size = keys.get("swa_window_size") or layers.get("sliding_window")
+    if size is None:
         raise ModelError(
-            f"{where}: layer_types {sorted(set(kinds))} (sliding windows) is not supported in a block head."
+            f"{where}: the head's attention has sliding windows, but neither swa_window_size nor sliding_window says "
+            "how many tokens. Correct the file."
         )
-    plain: RawJson = {"architectures": [], "model_type": "qwen3", "sliding_window": None, "use_sliding_window": False}
-    return parse_config(merged | plain, {}, where=where)
+    return {"layer_types": kinds, "sliding_window": size, "use_sliding_window": True}
+
+
+def layer_kinds(layers: RawJson, where: str) -> list[str]:
+    """`layer_types`; without it no layer has a window."""
+    count = layers.get("num_hidden_layers")
+    kinds = layers.get("layer_types") or [FULL] * (count if type(count) is int else 0)
+    if not isinstance(kinds, list) or len(kinds) != count or not {FULL, SLIDING}.issuperset(kinds):
+        raise ModelError(
+            f"{where}: layer_types must name one of {FULL}, {SLIDING} for each of the {count} layers; got {kinds!r}."
+        )
+    return kinds
+
+
+def is_causal(keys: RawJson, layers: RawJson, where: str) -> bool:
+    """Whether rows of a block see only those before them: `causal`, or else where `layer_types` says sliding."""
+    stated = keys.get("causal")
+    kinds = layer_kinds(layers, where)
+    if stated is None and SLIDING in kinds and FULL in kinds:
+        raise ModelError(
+            f"{where}: layer_types {kinds} without causal (sliding layers see the rows before them, full ones the "
+            "whole block) is not supported in a block head. Supported: layers of one kind, or causal, true or false, "
+            "for all of them."
+        )
+    return SLIDING in kinds if stated is None else bool(stated)
 
 
 def hidden_layers(keys: RawJson, num_layers: int, num_target_layers: int, where: str) -> tuple[int, ...]:

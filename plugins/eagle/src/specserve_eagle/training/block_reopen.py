@@ -46,6 +46,7 @@ def refuse_other_arithmetic(config: BlockConfig, checkpoint: HeadCheckpoint, tar
     differences = {
         "biases": layers.qkv_bias or layers.o_bias,
         "a Markov head that reads the state": config.markov_kind != "vanilla",
+        "sliding windows": any(window is not None for window in layers.sliding_windows),
         "causal blocks": config.is_causal,
         "an embedding of its own": checkpoint.has("embed_tokens"),
         "another size than its target's": layers.hidden_size != target.hidden_size,
