@@ -108,7 +108,7 @@ def attend_kernel(
         # --- queries: row by row, the query heads of the key head within each --------------------------
         query, dims = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_D)
         row, head_in_group = query // GROUP_SIZE, query % GROUP_SIZE
-        lengths, in_head = first_length + row, dims < HEAD_DIM
+        lengths, from_key, in_head = first_length + row, tl.maximum(lowest + row, FIRST_KEY), dims < HEAD_DIM
         q_head = (first_row + row) * (KV_HEADS * GROUP_SIZE) + head * GROUP_SIZE + head_in_group
         q_ptrs = q + q_head[:, None] * HEAD_DIM + dims[None, :]
         queries = tl.load(q_ptrs, mask=(row < num_rows)[:, None] & in_head[None, :], other=0.0)
@@ -128,8 +128,7 @@ def attend_kernel(
             k = tl.load(k_ptrs, mask=valid[None, :] & in_head[:, None], other=0.0)
             v = tl.load(v_ptrs, mask=valid[:, None] & in_head[None, :], other=0.0)
             scores = scaled(tl.dot(queries, k, input_precision="ieee"), scale, soft_cap, HAS_CAP)
-            visible = (number[None, :] < lengths[:, None]) & (number[None, :] >= (lowest + row)[:, None])
-            visible = visible & (number[None, :] >= FIRST_KEY)
+            visible = (number[None, :] < lengths[:, None]) & (number[None, :] >= from_key[:, None])
             scores = tl.where(visible, scores, float("-inf"))
             new_max = tl.maximum(row_max, tl.max(scores, axis=1))
             level = softmax_level(new_max)
