@@ -196,6 +196,10 @@ WRONG = {
     "no uno_config": ({"uno_config": None}, r"no draft adapter can be read"),
     "another vocabulary": ({"uno_config": {"mask_token_id": 999, "block_size": 4}}, r"mask_token_id .*; got 999"),
     "a longer draft than is served": ({"uno_config": {"mask_token_id": 9, "block_size": 65}}, r"block_size"),
+    "another scale": ({"use_rslora": True}, r"adapter_config\.json: evaluation does not know use_rslora; got True"),
+    "several ranks": ({"rank_pattern": {"q_proj": 2}}, r"does not know rank_pattern; got {'q_proj': 2}"),
+    "several scales": ({"alpha_pattern": {"q_proj": 2}}, r"does not know alpha_pattern"),
+    "DoRA": ({"use_dora": True}, r"does not know use_dora"),
     "another rank": ({"r": 2}, r"lora_A\.weight is not as expected"),
 }
 

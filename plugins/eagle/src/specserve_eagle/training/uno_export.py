@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
+OTHER_ARITHMETIC = ("use_rslora", "rank_pattern", "alpha_pattern", "use_dora")
+"""Fields of PEFT that change the scale of an adapter, its ranks or what it computes."""
+
 
 class StoredUno(msgspec.Struct, frozen=True):
     """`uno_config`."""
@@ -40,6 +43,10 @@ class StoredAdapter(msgspec.Struct, frozen=True):
     r: Annotated[int, Meta(ge=1)]
     lora_alpha: float
     uno_config: StoredUno
+    use_rslora: bool | None = None
+    rank_pattern: dict[str, object] | None = None
+    alpha_pattern: dict[str, object] | None = None
+    use_dora: bool | None = None
 
 
 def export_adapter(module: DraftAdapterModule, folder: Path) -> None:
@@ -80,6 +87,10 @@ def reopen_adapter(path: Path, target: Target) -> DraftAdapterModule:
         tensors = load_file(path / ADAPTER_WEIGHTS)
     except (msgspec.ValidationError, SafetensorError, OSError) as error:
         raise ModelError(f"{source.parent}: no draft adapter can be read: {error}. {AS_TRAINED}") from None
+    if other := [name for name in OTHER_ARITHMETIC if getattr(stored, name)]:
+        raise ModelError(
+            f"{source}: evaluation does not know {other[0]}; got {getattr(stored, other[0])}. {AS_TRAINED}"
+        )
     end, block_size = stored.uno_config.mask_token_id, stored.uno_config.block_size
     if end > target.config.vocab_size:
         raise ModelError(
