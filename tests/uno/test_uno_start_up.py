@@ -87,6 +87,12 @@ def test_the_adapter_and_the_options_say_how_long_drafts_are(uno_target, draft_a
     assert longest(uno_target, published.parent) == 8, "of a repository with the adapter in a folder"
 
 
+def test_without_any_draft_tokens_the_drafter_is_asked_in_vain_and_stays(uno_target, draft_adapter):
+    """It has no pass of the target then."""
+    engine = uno_engine(uno_target, draft_adapter, max_draft_tokens=0)
+    assert not run_requests(engine, mixed_requests(6)).metrics.drafter_faults
+
+
 def test_random_tokens_are_those_that_the_file_or_the_option_bounds(uno_target, draft_adapter, tmp_path):
     silent = write_draft_adapter(tmp_path / "adapter", uno_target, uno_config=None)
 

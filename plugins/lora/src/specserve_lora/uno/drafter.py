@@ -37,7 +37,9 @@ class UnoDrafter(Drafter):
         requests = [span.request for span in batch.spans]
         counts = [self.num_wanted(request, limit) for request, limit in zip(requests, limits, strict=True)]
         drafting = [i for i, count in enumerate(counts) if count > 0]
-        assert self.target is not None
+        if not drafting:
+            return drafts
+        assert self.target is not None, "drafts are wanted of a drafter that is connected"
         most = self.target.max_requests
         for part in (drafting[begin : begin + most] for begin in range(0, len(drafting), most)):
             chains = self.chains([requests[i] for i in part], [counts[i] for i in part])
