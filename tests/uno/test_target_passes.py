@@ -134,7 +134,8 @@ def test_blocks_and_logits_of_guesses_are_within_the_memory(uno_target, draft_ad
     assert whole.data.nbytes + logits <= 2**20
     per_block = plain.data.nbytes // plain.num_blocks
     assert plain.num_blocks - whole.num_blocks == 8 * BLOCK + -(-logits // per_block)
-    with pytest.raises(ConfigError, match=r"at least two blocks of \d+ bytes, and \d+ bytes for draft tokens"):
+    said = "bytes for draft tokens.* a smaller --max-draft-tokens, --max-num-batched-tokens"
+    with pytest.raises(ConfigError, match=rf"at least two blocks of \d+ bytes, and \d+ {said}"):
         cache_of(uno_target, draft_adapter, kv_memory="100K", max_num_seqs=64)
 
 

@@ -82,9 +82,12 @@ def num_blocks(
         count = min(wanted, (int(free * SHARE_OF_FREE_MEMORY) - fixed) // per_block)
     if count < 2:
         beside = f", and {fixed} bytes for draft tokens" if fixed else ""
+        smaller = "--block-size or --max-num-seqs"
+        if fixed:
+            smaller = "--max-draft-tokens, --max-num-batched-tokens, --block-size or --max-num-seqs"
         raise ConfigError(
             f"the KV cache needs at least two blocks of {per_block} bytes{beside}; got room for {max(count, 0)}. "
-            "Give more with --kv-memory, or choose a smaller --block-size or --max-num-seqs."
+            f"Give more with --kv-memory, or choose a smaller {smaller}."
         )
     return count
 
