@@ -49,7 +49,7 @@ class PassSize(NamedTuple):
 
     @classmethod
     def of(cls, config: EngineConfig, drafters: Sequence[Drafter]) -> PassSize:
-        """With no more rows than a step has."""
+        """With no more rows than a step has, or those of one request where these are more."""
         rows = max((drafter.needs.target_rows for drafter in drafters), default=0)
         requests = min(config.max_num_seqs, max(1, config.max_num_batched_tokens // max(1, rows)))
         return cls(requests, rows, num_blocks_for(rows, config.block_size))
