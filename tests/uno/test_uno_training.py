@@ -12,9 +12,11 @@ from training_cases import TEXT
 from uno_engines import Witness, mixed_requests, uno_engine
 
 from specserve.errors import ModelError
+from specserve_eagle.block.config import MAX_BLOCK
 from specserve_eagle.card import read_card
 from specserve_eagle.cli import main
 from specserve_eagle.training import uno_loss as uno_loss_module
+from specserve_eagle.training import uno_module, uno_options
 from specserve_eagle.training.blocks import sample_anchors
 from specserve_eagle.training.evaluate import Sampling, teacher_forced
 from specserve_eagle.training.loop import make_optimizers
@@ -23,6 +25,7 @@ from specserve_eagle.training.target import Target
 from specserve_eagle.training.uno_export import export_adapter
 from specserve_eagle.training.uno_loss import uno_logits, uno_loss
 from specserve_eagle.training.uno_module import DraftAdapterModule, UnoShape, noise_logits
+from specserve_lora.uno import config, noise, options, plugin
 from specserve_lora.uno.noise import noise_tokens
 from specserve_workbench.testing.engines import plain_run, run_requests
 from specserve_workbench.testing.requests import TOY_VOCAB, toy_request
@@ -36,6 +39,12 @@ ARCHITECTURES = {
     "gemma3": {"architecture": "gemma3_text"},
 }
 LENGTH = 24
+
+
+def test_adapters_are_trained_within_the_bounds_that_they_are_served_within():
+    assert (uno_options.MAX_RANK, uno_options.DEFAULT_BLOCK) == (plugin.MAX_RANK, config.DEFAULT_BLOCK)
+    assert (MAX_BLOCK, uno_options.LEAST_END) == (options.MAX_DRAFT_TOKENS, options.LEAST_END)
+    assert uno_module.FIRST_TOKEN == noise.FIRST
 
 
 def made(path, **numbers):

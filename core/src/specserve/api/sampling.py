@@ -1,7 +1,7 @@
 """What samplers and verifiers share, so that each gives the tokens and draft tokens of the engine's own."""
 
 from specserve.engine.stopping import find_stop
-from specserve.sampling.choosing import chain_of, choose
+from specserve.sampling.choosing import chain_of, choose, first_of_each
 from specserve.sampling.drafts import draft_tokens, in_target_vocabulary
 from specserve.sampling.edits import checked_bits, checked_floats, checked_ids
 from specserve.sampling.noise import W_MAX, signed
@@ -27,6 +27,7 @@ __all__ = [
     "draft_tokens",
     "each_processor",
     "find_stop",
+    "first_of_each",
     "has_token",
     "in_target_vocabulary",
     "no_token_left",

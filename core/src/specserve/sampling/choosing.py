@@ -44,6 +44,16 @@ def choose(
         return found
 
 
+def first_of_each(places: Sequence[Sequence[DraftToken]]) -> list[DraftToken]:
+    """The best token of each place, before the first place that has none."""
+    chain: list[DraftToken] = []
+    for tokens in places:
+        if not tokens:
+            break
+        chain.append(tokens[0])
+    return chain
+
+
 def chain_of(tokens: Sequence[DraftToken], source: str) -> Draft | None:
     """A draft of these tokens, each behind the one before it, which survives where all of them are right. None of
     none."""

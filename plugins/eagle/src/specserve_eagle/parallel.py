@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from specserve.api import DrafterNeeds, ScoredRow
 from specserve.api.models import inference
-from specserve.api.sampling import chain_of
+from specserve.api.sampling import chain_of, first_of_each
 from specserve_draft_models import DraftModelRuntime, DraftRows
 from specserve_eagle.draft_model_drafter import DraftModelDrafter
 from specserve_eagle.options import MAX_STEPS
@@ -75,7 +75,7 @@ class ParallelDrafter(DraftModelDrafter):
         step = self.passes.step(feed.batch, feed.hidden, rows, 1, from_target=True)
         self.runtime.done(feed)
         places = iter(step.tokens)
-        chains = [until_none([next(places) for _ in range(size)]) for size in sizes]
+        chains = [first_of_each([next(places) for _ in range(size)]) for size in sizes]
         wanted = [self.num_wanted(each.request, limits[i]) for i, each in zip(feed.drafting, sequences, strict=True)]
         self.go_on(sequences, chains, wanted)
         return chains
@@ -106,13 +106,3 @@ class ParallelDrafter(DraftModelDrafter):
             step = self.passes.step(batch, hidden, rows, 1, from_target=True)
             for i, tokens in zip(going, step.tokens, strict=True):
                 chains[i] += tokens
-
-
-def until_none(places: Sequence[Sequence[DraftToken]]) -> list[DraftToken]:
-    """The best token of each place, before the first place that has none."""
-    chain: list[DraftToken] = []
-    for tokens in places:
-        if not tokens:
-            break
-        chain += tokens[:1]
-    return chain

@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from specserve.api import DraftToken, ScoredRow
-from specserve.api.sampling import choose
+from specserve.api.sampling import choose, first_of_each
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ def draft_chains(
     ]
     found = iter(choose(sampler, logits, rows, None, 1))
     for i in plain:
-        chains[i] = until_empty([next(found) for _ in range(counts[i])])
+        chains[i] = first_of_each([next(found) for _ in range(counts[i])])
     going = [i for i, request in enumerate(requests) if request.processors]
     for depth in range(max(counts, default=0)):
         going = [i for i in going if depth < counts[i] and len(chains[i]) == depth]
@@ -45,13 +45,3 @@ def draft_chains(
         for i, best in zip(going, choose(sampler, logits, rows, None, 1), strict=True):
             chains[i] += best
     return [[DraftToken(chain[0].token, 1.0), *chain[1:]] if chain else chain for chain in chains]
-
-
-def until_empty(tokens: Sequence[Sequence[DraftToken]]) -> list[DraftToken]:
-    """The first of each row, up to the first row without any."""
-    chain: list[DraftToken] = []
-    for best in tokens:
-        if not best:
-            break
-        chain.append(best[0])
-    return chain

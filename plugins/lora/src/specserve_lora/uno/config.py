@@ -14,7 +14,7 @@ from specserve.api import ConfigError
 from specserve.api.files import convert
 from specserve_lora.adapter import read_config
 from specserve_lora.adapter_dir import CONFIG
-from specserve_lora.uno.options import MAX_DRAFT_TOKENS
+from specserve_lora.uno.options import LEAST_END, MAX_DRAFT_TOKENS
 
 if TYPE_CHECKING:
     from specserve_lora.adapter_dir import AdapterDir
@@ -27,7 +27,7 @@ DEFAULT_BLOCK = 8
 class StatedConfig(msgspec.Struct, frozen=True, kw_only=True):
     """`uno_config`, which must be whole where it is there."""
 
-    mask_token_id: Annotated[int, Meta(ge=2)]
+    mask_token_id: Annotated[int, Meta(ge=LEAST_END)]
     block_size: Annotated[int, Meta(ge=1, le=MAX_DRAFT_TOKENS)]
 
 

@@ -13,6 +13,8 @@ from specserve.api.files import expand_user
 from specserve_lora.adapter_dir import CONFIG, WEIGHTS, AdapterDir, unconfined_dir
 
 MAX_DRAFT_TOKENS = 64
+LEAST_END = 2
+"""Of `mask_token_id`: there is one random token at least."""
 OF_REPOSITORY = "adapter"
 """The folder of published repositories that has the adapter."""
 
@@ -24,7 +26,7 @@ class UnoOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The draft adapter: a directory in PEFT's format, or one with such a directory named `adapter`."""
     draft_tokens: Annotated[int, Meta(ge=1, le=MAX_DRAFT_TOKENS)] | None = None
     """Draft tokens of a request at most, the rows of its pass; None: the adapter's `block_size`, else 8."""
-    mask_token_id: Annotated[int, Meta(ge=2)] | None = None
+    mask_token_id: Annotated[int, Meta(ge=LEAST_END)] | None = None
     """Random tokens are from 1 to below this number, as in the adapter's training; None: the adapter's
     `mask_token_id`, else the vocabulary's size."""
 
