@@ -4,6 +4,7 @@ hidden states."""
 from __future__ import annotations
 
 import pytest
+import torch
 from block_chains import assert_acceptance_of_a_trained_block, assert_references, generate, hidden_states_of
 from changed_files import change_tensors
 from eagle_engines import drafter_of, eagle_engine
@@ -51,3 +52,14 @@ def test_a_block_without_an_embedding_and_a_head_has_the_targets(tmp_path):
     prefix = NAMES["glm4_moe"].prefix
     others, _, same = generate(change_tensors(path, **dict.fromkeys(f"{prefix}{name}.weight" for name in COPIES)))
     assert (others.drafts, same) == (recorder.drafts, tokens)
+
+
+@pytest.mark.usefixtures("each_kernel_set")
+def test_the_router_of_a_block_computes_in_float32_whatever_the_models_dtype(tmp_path):
+    path = write_target(tmp_path / "target", "glm4_moe")
+    drafter = drafter_of(eagle_engine(path, path, dtype="bfloat16"))
+    router = drafter.model.head.decoder.layers[0].mlp.router
+    x = torch.randn(8, router.in_features, generator=torch.Generator().manual_seed(1)).bfloat16()
+    weight = Reference(path).tensor("mlp.gate.weight")
+    assert not torch.equal(weight, weight.bfloat16().float())
+    torch.testing.assert_close(router(x), x.float() @ weight.T, rtol=1e-5, atol=1e-5)
