@@ -38,7 +38,7 @@ class TargetPass(ABC):
 
     sampler: Sampler
     max_requests: int
-    """Of a pass, so that it has no more rows than a step: more requests are computed in several passes."""
+    """Of a pass, at least one; several have no more rows than a step. Further ones are computed in other passes."""
 
     @abstractmethod
     def logits(self, rows: Sequence[GuessedRows], adapter: DraftAdapter | None = None) -> Tensor:
