@@ -78,9 +78,9 @@ def test_steps_that_the_target_reads_nothing_for_do_not_shorten_what_is_kept(tar
         clock[0] += 8
         return features(ids, layers)
 
-    def slow_loss(ids):
+    def slow_loss(ids, step):
         clock[0] += 1
-        return loss_of(ids)
+        return loss_of(ids, step)
 
     target.features, trainer.loss_of = slow_features, slow_loss
     progress = trainer.run(windows, Budget(minutes=seconds / 60, steps_after=1), began)
