@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from fuzz.block_heads import BLOCK, SMALL_HEAD
+from fuzz.block_heads import BLOCK
 from fuzz.parts.plugins import OWN_DRAFTERS, drafter_plugins, observer_plugin, planner_plugin, processor_plugin
 from fuzz.plans import changed
+from fuzz.small_heads import SMALL_HEAD
 from specserve.config import EngineConfig
 from specserve.engine.assembly import Assembled, assemble
 from specserve.kv.cache import KVCache
