@@ -46,7 +46,8 @@ def drafter_at(
     path: Path, config: EngineConfig, options: EagleOptions, target: ServedModel
 ) -> EagleDrafter | BlockDrafter | ParallelDrafter:
     lookahead = Lookahead(options.max_rows, options.topk > 1)
-    if kind_of(path) == "standalone":
+    kind = kind_of(path)
+    if kind == "standalone":
         if path == locate_model(config.model):
             expect_no_mtp(path)
         return EagleDrafter(load_standalone(path, config, target, lookahead), options)
@@ -56,13 +57,14 @@ def drafter_at(
             f"{config.model} is served by a library that keeps them to itself. Use a stand-alone draft model, or "
             "n-gram drafts."
         )
-    if kind_of(path) == "block":
+    if kind == "block":
         refuse_trees(options, "a block head")
         return BlockDrafter(load_block_head(path, target), options.max_nodes)
-    if read_head_config(path, target.config).masks is None:
-        return EagleDrafter(load_head(path, target, lookahead), options)
+    head = read_head_config(path, target.config)
+    if head.masks is None:
+        return EagleDrafter(load_head(path, head, target, lookahead), options)
     refuse_trees(options, "a P-EAGLE head")
-    model = load_head(path, target, lookahead)
+    model = load_head(path, head, target, lookahead)
     steps = model.tokens_per_pass if options.steps == AUTO else options.steps
     return ParallelDrafter(model, min(steps, options.max_nodes))
 

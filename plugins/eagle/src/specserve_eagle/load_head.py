@@ -30,7 +30,6 @@ from specserve.api.models import (
 )
 from specserve.models.tensor_names import SHARED_EXPERT, SHARED_GATE
 from specserve_draft_models import Masks
-from specserve_eagle.checkpoints.config import read_head_config
 from specserve_eagle.checkpoints.head_config import decoder_config
 from specserve_eagle.checkpoints.layout import MASK_HIDDEN
 from specserve_eagle.checkpoints.tensors import open_head
@@ -49,9 +48,8 @@ if TYPE_CHECKING:
     from specserve_eagle.draft_model import Lookahead
 
 
-def load_head(path: Path, target: DecoderModel, lookahead: Lookahead) -> DraftModel:
+def load_head(path: Path, config: HeadConfig, target: DecoderModel, lookahead: Lookahead) -> DraftModel:
     """Raises ModelError for whatever does not fit the target."""
-    config = read_head_config(path, target.config)
     checkpoint = open_head(path, config)
     ids = draft_ids(checkpoint, config)
     builder = HeadBuilder(config, checkpoint, target)
