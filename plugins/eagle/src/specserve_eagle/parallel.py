@@ -69,7 +69,7 @@ class ParallelDrafter(DraftModelDrafter):
         assert self.runtime is not None
         assert self.passes is not None
         sequences = feed.sequences[: len(feed.drafting)]
-        sizes = [1 + self.num_masks(each.request, limits[i]) for i, each in zip(feed.drafting, sequences, strict=True)]
+        sizes = [1 + span.drafted for span in feed.batch.spans[: len(feed.drafting)]]
         paths = [(each.request, path) for each, n in zip(sequences, sizes, strict=True) for path in self.paths(n)]
         rows = [ScoredRow(i, request, path) for i, (request, path) in enumerate(paths)]
         step = self.passes.step(feed.batch, feed.hidden, rows, 1, from_target=True)
