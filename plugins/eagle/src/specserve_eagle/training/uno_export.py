@@ -14,7 +14,7 @@ from specserve.api import ModelError
 from specserve.api.files import read_json
 from specserve_eagle.block.config import MAX_BLOCK
 from specserve_eagle.training.folder import write_atomically
-from specserve_eagle.training.uno_module import BLOCKS, DraftAdapterModule, LowRank, UnoShape
+from specserve_eagle.training.uno_module import DraftAdapterModule, LowRank, UnoShape
 from specserve_eagle.training.uno_options import LEAST_END
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
 OTHER_ARITHMETIC = ("use_rslora", "rank_pattern", "alpha_pattern", "use_dora")
+AS_TRAINED = "Evaluation knows adapters for this target as `specserve-eagle train --head uno` makes them."
 """Fields of PEFT that change the scale of an adapter, its ranks or what it computes."""
 
 
@@ -61,7 +62,7 @@ def export_adapter(module: DraftAdapterModule, folder: Path) -> None:
         "lora_alpha": shape.rank,
         "lora_dropout": 0.0,
         "bias": "none",
-        "target_modules": sorted({part.path.rpartition(".")[2] for part in module.parts} & BLOCKS.keys()),
+        "target_modules": sorted({part.path.rpartition(".")[2] for part in module.parts}),
         "uno_config": {"mask_token_id": shape.mask_token, "block_size": shape.block_size},
     }
     content = save({name: tensor.contiguous() for name, tensor in public_pairs(module).items()}, {"format": "pt"})
@@ -99,7 +100,7 @@ def reopen_adapter(path: Path, target: Target) -> DraftAdapterModule:
         )
     module = DraftAdapterModule(target, UnoShape(block_size, end, stored.r))
     expected = {name: tensor.shape for name, tensor in public_pairs(module).items()}
-    wrong = [name for name in expected.keys() | tensors.keys() if name not in tensors or name not in expected]
+    wrong = [*(expected.keys() ^ tensors.keys())]
     wrong += [name for name in expected.keys() & tensors.keys() if tensors[name].shape != expected[name]]
     if wrong:
         raise ModelError(f"{path / ADAPTER_WEIGHTS}: tensor {min(wrong)} is not as expected. {AS_TRAINED}")
@@ -109,6 +110,3 @@ def reopen_adapter(path: Path, target: Target) -> DraftAdapterModule:
         state |= {f"pairs.{number}.down": down, f"pairs.{number}.up": up * (stored.lora_alpha / stored.r)}
     module.load_state_dict(state)
     return module
-
-
-AS_TRAINED = "Evaluation knows adapters for this target as `specserve-eagle train --head uno` makes them."

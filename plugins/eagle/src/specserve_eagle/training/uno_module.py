@@ -69,7 +69,7 @@ class LowRank(nn.Module):
 
 
 class DraftAdapterModule(nn.Module):
-    """`states` are those of random tokens, `logits` what they draft."""
+    """Low-rank additions to every linear map of the target's layers, whose projections get the deltas that add them."""
 
     kind = "uno"
     draft_ids = None
