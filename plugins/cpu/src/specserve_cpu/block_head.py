@@ -49,13 +49,13 @@ class FusedBlockPass(BlockPass):
     def draft(
         self, committed: Batch, hidden: Tensor, blocks: Batch, requests: Sequence[Request], wanted: Sequence[int]
     ) -> list[list[DraftToken]]:
-        processed = [i for i, request in enumerate(requests) if request.processors]
-        if len(processed) == len(requests):
-            return self.pieces.draft(committed, hidden, blocks, requests, wanted)
-        if not processed:
-            return by_row(self.native.draft(*self.arguments(committed, hidden, blocks, requests, wanted)), max(wanted))
         plain = [i for i, request in enumerate(requests) if not request.processors]
-        made = self.draft(committed, hidden, *some_of(plain, blocks, requests, wanted))
+        if len(plain) == len(requests):
+            return self.in_one_call(committed, hidden, blocks, requests, wanted)
+        if not plain:
+            return self.pieces.draft(committed, hidden, blocks, requests, wanted)
+        processed = [i for i, request in enumerate(requests) if request.processors]
+        made = self.in_one_call(committed, hidden, *some_of(plain, blocks, requests, wanted))
         # the pieces write keys and values of their requests again, to the same bits
         feeds = {span.request_id: i for i, span in enumerate(committed.spans)}
         fed = [feeds[requests[i].id] for i in processed]
@@ -65,6 +65,11 @@ class FusedBlockPass(BlockPass):
         )
         chains = dict(zip((*plain, *processed), made, strict=True))
         return [chains[i] for i in range(len(requests))]
+
+    def in_one_call(
+        self, committed: Batch, hidden: Tensor, blocks: Batch, requests: Sequence[Request], wanted: Sequence[int]
+    ) -> list[list[DraftToken]]:
+        return by_row(self.native.draft(*self.arguments(committed, hidden, blocks, requests, wanted)), max(wanted))
 
     def arguments(
         self, committed: Batch, hidden: Tensor, blocks: Batch, requests: Sequence[Request], wanted: Sequence[int]
