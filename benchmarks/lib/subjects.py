@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import runpy
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.lib.workload import ROOT, docs_prompts, edit_prompt, held_out_prompts
 
@@ -26,6 +27,12 @@ class Subject(NamedTuple):
     texts: dict[str, Texts]
 
 
+@cache
+def demo_names(script: str) -> dict[str, Any]:
+    """What a script of demo/ defines."""
+    return runpy.run_path(str(ROOT / "demo" / script))
+
+
 def files(tokenizer: Tokenizer, count: int) -> list[tuple[int, ...]]:
     return held_out_prompts(tokenizer, count, TEXT_LEN)
 
@@ -40,7 +47,7 @@ def edits(tokenizer: Tokenizer, count: int) -> list[tuple[int, ...]]:
 
 def chats(tokenizer: Tokenizer, count: int) -> list[tuple[int, ...]]:
     """Questions that the head was not trained on."""
-    questions: str = runpy.run_path(str(ROOT / "demo" / "chat_topics.py"))["HELD_OUT"]
+    questions: str = demo_names("chat_topics.py")["HELD_OUT"]
     return [asked(tokenizer, question) for question in questions.strip().splitlines()][:count]
 
 
@@ -50,7 +57,7 @@ def summaries(tokenizer: Tokenizer, count: int) -> list[tuple[int, ...]]:
 
 
 def asked(tokenizer: Tokenizer, question: str) -> tuple[int, ...]:
-    prompt: str = runpy.run_path(str(ROOT / "demo" / "demo_requests.py"))["asked"](question)
+    prompt: str = demo_names("demo_requests.py")["asked"](question)
     return tuple(tokenizer.encode(prompt))
 
 
