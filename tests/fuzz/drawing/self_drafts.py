@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from fuzz.plans import EnginePlan, ModelPlan
 
 SHARE = 0.12
-NOT_RECURRENT = ("qwen3_5_text", "qwen3_5_moe_text")
+RECURRENT = ("qwen3_5_text", "qwen3_5_moe_text")
 """Families whose layers uno refuses."""
 REPLACED = (("ngram",), ("noisy",), ())
 
@@ -20,7 +20,7 @@ REPLACED = (("ngram",), ("noisy",), ())
 def with_self_drafts(rng: random.Random, model: ModelPlan, engine: EnginePlan) -> EnginePlan:
     wanted, alone = rng.random() < SHARE, rng.random() < 0.5
     options = {"draft_tokens": rng.choice((1, 2, 4, 8, 33)), "mask_token_id": rng.choice((2, 5, 100))}
-    if not wanted or model.family in NOT_RECURRENT or engine.ranks > 1 or engine.by_transformers:
+    if not wanted or model.family in RECURRENT or engine.ranks > 1 or engine.by_transformers:
         return engine
     others = () if alone and engine.drafters in REPLACED else engine.drafters
     return changed(engine, drafters=(*others, "uno"), uno=options)
