@@ -39,7 +39,7 @@ class Span(msgspec.Struct, frozen=True):
     """In the passes of a draft model: rows are the draft tokens from this one on; the others are in the cache."""
     sees_ahead: bool = False
     """In the passes of a draft model: every row sees all rows of the span, those behind it, too. Such a span is a chain
-    of draft tokens."""
+    of draft tokens. A layer's window begins where it would for the row alone: it is counted back from the row's key."""
 
     @property
     def known(self) -> int:
