@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ray.exceptions import ActorDiedError
 
-from specserve_ray.forwarding import BrokenAnswerError, forward
+from specserve_ray.forwarding import MAX_HELD_BYTES, BrokenAnswerError, forward
 from specserve_ray.wire import ForwardedRequest, Head, RoutingKey
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
 JSON = Head(200, (("content-type", "application/json"),), "r1")
+WHOLE = Head(200, (("content-type", "application/json"), ("Content-Length", "2")), "r1")
+LONG = Head(200, (("Content-Length", str(MAX_HELD_BYTES + 1)),), "r1")
 EVENTS = Head(200, (("Content-Type", "text/event-stream; charset=utf-8"),), "r1")
 DIES = ActorDiedError()
 
@@ -58,6 +60,26 @@ async def test_a_request_is_sent_once_more_where_no_answer_had_begun() -> None:
     assert second.key.chain == (b"x",)
 
 
+@pytest.mark.parametrize("begun", [[WHOLE], [WHOLE, b"{"]], ids=["head", "body"])
+async def test_an_answer_of_known_length_that_breaks_off_is_asked_for_once_more(begun: list[Any]) -> None:
+    handle = FakeHandle([*begun, DIES], [WHOLE, b"{", b"}"])
+    assert [part async for part in forward(handle, completion())] == [WHOLE, b"{", b"}"]
+    assert [request.key.attempt for request in handle.requests] == [0, 1]
+
+
+async def test_an_answer_of_known_length_that_may_have_had_an_effect_is_answered_503() -> None:
+    handle = FakeHandle([WHOLE, DIES], [WHOLE, b"{}"])
+    head, _ = [part async for part in forward(handle, completion(path="/v1/mine"))]
+    assert (head.status, len(handle.requests)) == (503, 1)
+
+
+async def test_a_long_answer_is_passed_on_as_it_comes() -> None:
+    parts = forward(FakeHandle([LONG, b"a", DIES], []), completion())
+    assert [await anext(parts), await anext(parts)] == [LONG, b"a"]
+    with pytest.raises(BrokenAnswerError):
+        await anext(parts)
+
+
 async def test_a_request_that_dies_twice_is_answered_503_and_may_be_sent_again() -> None:
     head, body = [part async for part in forward(FakeHandle([DIES], [DIES]), completion())]
     assert (head.status, dict(head.headers)["Retry-After"]) == (503, "1")
@@ -81,7 +103,7 @@ async def test_a_stream_of_events_ends_with_an_error_and_is_not_sent_again() -> 
     assert len(handle.requests) == 1
 
 
-async def test_any_other_answer_that_breaks_off_breaks_the_connection() -> None:
+async def test_an_answer_of_unknown_length_that_breaks_off_breaks_the_connection() -> None:
     parts = forward(FakeHandle([JSON, b'{"a"', DIES]), completion())
     assert [await anext(parts), await anext(parts)] == [JSON, b'{"a"']
     with pytest.raises(BrokenAnswerError):

@@ -1,4 +1,8 @@
-"""A request to one replica: sent, sent once more where the replica died before it answered, passed on as it answers."""
+"""A request to one replica: sent, sent once more where the replica died before it answered, passed on as it answers.
+
+An answer whose length is known is complete at the replica when it begins. It is passed on when all of it has come, so
+that a replica that dies between its head and its body costs no answer.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +31,8 @@ logger = logging.getLogger(__name__)
 FAILURES = (RayError, RayServeException)
 """A replica that died or cannot be reached, or a fault in it; what it answers itself is none."""
 EVENT_STREAM = "text/event-stream"
+MAX_HELD_BYTES = 16 << 20
+"""Longer answers are passed on as they come."""
 
 
 class BrokenAnswerError(Exception):
@@ -43,11 +49,14 @@ async def forward(streams: DeploymentHandle, request: ForwardedRequest) -> Async
         async with aclosing(forward_once(streams, tried)) as parts:
             try:
                 head = await anext(parts)
+                assert isinstance(head, Head), "it comes first"
+                held = [part async for part in parts] if is_held(head) else []
             except FAILURES as error:
                 logger.warning("%s %s: no answer at attempt %d: %s", request.method, request.path, attempt + 1, error)
                 continue
-            assert isinstance(head, Head), "it comes first"
             yield head
+            for part in held:
+                yield part
             async with aclosing(finished(parts, request, head)) as body:
                 async for part in body:
                     yield part
@@ -82,6 +91,11 @@ async def forward_once(streams: DeploymentHandle, request: ForwardedRequest) -> 
     except (asyncio.CancelledError, GeneratorExit):
         response.cancel()
         raise
+
+
+def is_held(head: Head) -> bool:
+    lengths = [value for name, value in head.headers if name.lower() == "content-length"]
+    return bool(lengths) and all(value.isdecimal() and int(value) <= MAX_HELD_BYTES for value in lengths)
 
 
 def path_of(request: ForwardedRequest) -> str:
