@@ -127,10 +127,15 @@ class BlockHeadModule(nn.Module):
         """tokens: [...], the target's ids before those that are drafted -> [..., r]; None without a Markov head."""
         return None if self.markov_head is None else self.markov_head.markov_w1(tokens)
 
-    def logits(self, states: Tensor, entry: Tensor | None) -> Tensor:
-        """states: [..., H], entry: [..., r] -> [..., D]."""
+    def terms(self, states: Tensor, entry: Tensor | None) -> tuple[Tensor, ...]:
+        """states: [..., H], entry: [..., r] -> [..., D] each, whose sum the logits are."""
         logits: Tensor = self.target_head(states) if self.lm_head is None else self.lm_head(states)
-        return logits if self.markov_head is None else logits.float() + self.markov_head.markov_w2(entry).float()
+        return (logits,) if self.markov_head is None else (logits, self.markov_head.markov_w2(entry))
+
+    def logits(self, states: Tensor, entry: Tensor | None) -> Tensor:
+        """The same, added up."""
+        logits, *more = self.terms(states, entry)
+        return sum((term.float() for term in more), logits.float()) if more else logits
 
     def confidence(self, states: Tensor, entry: Tensor | None) -> Tensor | None:
         """[...]: logits; None without a confidence head. Nothing but that head learns from it."""

@@ -7,17 +7,19 @@ of each, R rows of all blocks of a window, H hidden size, d head size.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
+from specserve_eagle.training.grouped_attention import KeysAndValues, attention_by_group, groups_of
 from specserve_eagle.training.modules import Mlp, Norm, Rotation
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from specserve_eagle.training.grouped_attention import Group
     from specserve_eagle.training.modules import HeadShape
 
 
@@ -28,17 +30,21 @@ class Places(NamedTuple):
     """[T, d]."""
     rows: Rotation
     """[R, d]."""
-    mask: Tensor
-    """[R, T + R] bool, True where a row sees the text's token or the other row."""
+    groups: list[Group]
 
 
 def places_of(table: Rotation, length: int, anchors: Tensor, block_size: int) -> Places:
-    """table: [positions, d] of the target; anchors: [A], the positions of the blocks' first rows."""
+    """table: [positions, d] of the target; anchors: [A], ascending, the positions of the blocks' first rows."""
     positions = (anchors[:, None] + torch.arange(block_size, device=anchors.device)).flatten()
+    text, rows = (Rotation(table.cos[at], table.sin[at]) for at in (slice(length), positions))
+    return Places(text, rows, groups_of(anchors, block_size, partial(block_mask, block_size=block_size)))
+
+
+def block_mask(anchors: Tensor, length: int, block_size: int) -> Tensor:
+    """[R, length + R] bool: a row sees the text before its block, and the block."""
     begins = anchors.repeat_interleave(block_size)[:, None]
     before = torch.arange(length, device=anchors.device) < begins
-    text, rows = (Rotation(table.cos[at], table.sin[at]) for at in (slice(length), positions))
-    return Places(text, rows, torch.cat((before, begins == begins.T), 1))
+    return torch.cat((before, begins == begins.T), 1)
 
 
 class BlockAttention(nn.Module):
@@ -58,13 +64,14 @@ class BlockAttention(nn.Module):
     def forward(self, x: Tensor, text: Tensor, places: Places) -> Tensor:
         """x: [B, R, H]; text: [B, T, H]."""
         q = places.rows.rotate(self.q_norm(self.heads(self.q_proj(x))))
-        keys = [places.text.rotate(self.k_norm(self.heads(self.k_proj(text))))]
-        keys.append(places.rows.rotate(self.k_norm(self.heads(self.k_proj(x)))))
-        v = torch.cat([self.heads(self.v_proj(part)) for part in (text, x)], 2)
-        q, k = q.to(v.dtype), torch.cat(keys, 2).to(v.dtype)
-        out = F.scaled_dot_product_attention(q, k, v, attn_mask=places.mask, enable_gqa=q.shape[1] != k.shape[1])
+        of_text, own = (self.seen(part, at) for part, at in ((text, places.text), (x, places.rows)))
+        out = attention_by_group(q.to(own.v.dtype), of_text, own, places.groups)
         projected: Tensor = self.o_proj(out.transpose(1, 2).flatten(2))
         return projected
+
+    def seen(self, x: Tensor, rotation: Rotation) -> KeysAndValues:
+        v = self.heads(self.v_proj(x))
+        return KeysAndValues(rotation.rotate(self.k_norm(self.heads(self.k_proj(x)))).to(v.dtype), v)
 
     def heads(self, x: Tensor) -> Tensor:
         """[B, N, heads * d] -> [B, heads, N, d]."""

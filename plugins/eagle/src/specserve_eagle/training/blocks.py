@@ -13,8 +13,9 @@ import torch
 import torch.nn.functional as F
 
 from specserve_eagle.training.block_heads import block_states
+from specserve_eagle.training.matching import match
 from specserve_eagle.training.teacher import Teacher
-from specserve_eagle.training.unroll import STEP_WEIGHT, Unrolled, agreement, cross_entropy
+from specserve_eagle.training.unroll import STEP_WEIGHT, Unrolled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,22 +48,15 @@ def block_loss(head: BlockHeadModule, target: Target, ids: Tensor, num_anchors: 
     for place in range(head.shape.num_proposed):
         at = anchors + place
         entry = head.entry(ids[:, at])
-        log_q = head.logits(states[:, :, place], entry).float().log_softmax(-1)
         wanted = Teacher(teacher.probabilities[:, at], teacher.best[:, at])
-        loss = cross_entropy(log_q, wanted)
+        found = match(head.terms(states[:, :, place], entry), wanted)
+        loss = found.loss
         if (sure := head.confidence(states[:, :, place], entry)) is not None:
-            loss = loss + F.binary_cross_entropy_with_logits(sure, accepted_share(log_q, wanted))
+            loss = loss + F.binary_cross_entropy_with_logits(sure, found.overlap)
         total = total + STEP_WEIGHT**place * loss
-        seen = agreement(log_q, wanted)
-        greedy.append(seen.greedy)
-        overlap.append(seen.overlap)
+        greedy.append(found.agrees.float().mean())
+        overlap.append(found.overlap.mean())
     return Unrolled(total, greedy, overlap)
-
-
-@torch.no_grad()
-def accepted_share(log_q: Tensor, wanted: Teacher) -> Tensor:
-    """[B, A]: 1 - the total variation between both distributions, which sampled drafts are accepted with."""
-    return torch.minimum(log_q.exp(), wanted.probabilities).sum(-1)
 
 
 def block_logits(

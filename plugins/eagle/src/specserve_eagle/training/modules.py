@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from specserve_eagle.checkpoints import HeadConfig
 
 
+ROWS_AT_ONCE = 128
+"""Positions whose attention is computed together."""
+
+
 class HeadShape(NamedTuple):
     """The numbers of a draft layer."""
 
@@ -87,16 +91,26 @@ class Attention(nn.Module):
 
 
 def unrolled_attention(q: Tensor, steps: list[tuple[Tensor, Tensor]]) -> Tensor:
-    """q: [B, heads, N, d]. Position p sees the first step's keys up to p, and of each later step only the key at p."""
-    scale, (first_k, first_v), later = q.shape[-1] ** -0.5, steps[0], steps[1:]
+    """q: [B, heads, N, d]. Position p sees the first step's keys up to p, and of each later step only the key at p.
+    Some positions at a time: the keys that none of them sees are left out."""
     N = q.shape[2]
-    hidden = torch.ones(N, N, dtype=torch.bool, device=q.device).triu(1)
-    scores = (q @ first_k.transpose(-1, -2) * scale).masked_fill(hidden, float("-inf"))
-    own = torch.stack([(q * k).sum(-1) * scale for k, _ in later], -1)
+    parts = [
+        attention_from(q, steps, slice(begin, min(begin + ROWS_AT_ONCE, N))) for begin in range(0, N, ROWS_AT_ONCE)
+    ]
+    return torch.cat(parts, 2)
+
+
+def attention_from(q: Tensor, steps: list[tuple[Tensor, Tensor]], rows: slice) -> Tensor:
+    """The part of `unrolled_attention` at the positions `rows`."""
+    q, seen = q[:, :, rows] * q.shape[-1] ** -0.5, rows.stop
+    (first_k, first_v), later = steps[0], [(k[:, :, rows], v[:, :, rows]) for k, v in steps[1:]]
+    hidden = torch.ones(q.shape[2], seen, dtype=torch.bool, device=q.device).triu(1 + rows.start)
+    scores = (q @ first_k[:, :, :seen].transpose(-1, -2)).masked_fill(hidden, float("-inf"))
+    own = torch.stack([(q * k).sum(-1) for k, _ in later], -1)
     weights = torch.cat((scores, own), -1).softmax(-1, dtype=torch.float32).to(q.dtype)
-    out = weights[..., :N] @ first_v
+    out = weights[..., :seen] @ first_v[:, :, :seen]
     for i, (_, v) in enumerate(later):
-        out = out + weights[..., N + i, None] * v
+        out = out + weights[..., seen + i, None] * v
     return out
 
 

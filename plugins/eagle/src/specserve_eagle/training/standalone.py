@@ -12,8 +12,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from specserve.api import ConfigError
+from specserve_eagle.training.matching import match
 from specserve_eagle.training.modules import HeadShape, Norm, PlainLayer, Rotation
-from specserve_eagle.training.unroll import Unrolled, agreement, cross_entropy
+from specserve_eagle.training.unroll import Unrolled
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -80,6 +81,5 @@ def draft_logits(model: DraftLlama, target: Target, ids: Tensor) -> Tensor:
 def distill(model: DraftLlama, target: Target, ids: Tensor) -> Unrolled:
     """ids: [B, T] int64. One step: each further one would see the same text and agree as often."""
     teacher = target.lesson(ids, (), None).teacher
-    log_q = draft_logits(model, target, ids).float().log_softmax(-1)
-    seen = agreement(log_q, teacher)
-    return Unrolled(cross_entropy(log_q, teacher), [seen.greedy], [seen.overlap])
+    found = match((draft_logits(model, target, ids),), teacher)
+    return Unrolled(found.loss, [found.agrees.float().mean()], [found.overlap.mean()])

@@ -103,13 +103,7 @@ def dense_attention(
     q: Tensor, k: Tensor, v: Tensor, shape: tuple[int, int], mask: Tensor | None, scale: float
 ) -> Tensor:
     """q: [B * T, heads, d], k and v: [B * T, kv_heads, d] -> [B * T, heads, d]. mask: None for a causal one."""
-    q, k, v = (t.reshape(*shape, *t.shape[1:]) for t in (q, k, v))
-    return dense_attention_over(q, k, v, mask, scale)
-
-
-def dense_attention_over(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
-    """q: [B, R, heads, d], k and v: [B, N, kv_heads, d], mask: [R, N] -> [B * R, heads, d]."""
-    q, k, v = (t.transpose(1, 2) for t in (q, k, v))
+    q, k, v = (t.reshape(*shape, *t.shape[1:]).transpose(1, 2) for t in (q, k, v))
     out = F.scaled_dot_product_attention(
         q, k, v, attn_mask=mask, is_causal=mask is None, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
     )

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 import torch
 
 from specserve_eagle.training.blocks import ANCHORS_AT_ONCE, sample_anchors
+from specserve_eagle.training.matching import match
 from specserve_eagle.training.teacher import Teacher
 from specserve_eagle.training.uno_module import noise_logits, noise_states, place_logits
-from specserve_eagle.training.unroll import STEP_WEIGHT, Unrolled, agreement, cross_entropy
+from specserve_eagle.training.unroll import STEP_WEIGHT, Unrolled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,12 +36,10 @@ def uno_loss(module: DraftAdapterModule, target: Target, ids: Tensor, num_anchor
     noise = module.noise(ids, len(anchors), step)
     for place, logits in enumerate(noise_logits(module, target, features, anchors, noise), 1):
         at = anchors + place
-        log_q = logits.float().log_softmax(-1)
-        wanted = Teacher(teacher.probabilities[:, at], teacher.best[:, at])
-        total = total + STEP_WEIGHT**place * cross_entropy(log_q, wanted)
-        seen = agreement(log_q, wanted)
-        greedy.append(seen.greedy)
-        overlap.append(seen.overlap)
+        found = match((logits,), Teacher(teacher.probabilities[:, at], teacher.best[:, at]))
+        total = total + STEP_WEIGHT**place * found.loss
+        greedy.append(found.agrees.float().mean())
+        overlap.append(found.overlap.mean())
     return Unrolled(total, greedy, overlap)
 
 

@@ -7,6 +7,7 @@ window, H hidden size, V vocabulary, r rank.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -15,7 +16,7 @@ from torch import nn
 from specserve.api import LowRankPart
 from specserve.api.batch import LoraPlan, Segment
 from specserve.api.models import NO_BATCH, BatchRows, LowRankDelta
-from specserve_eagle.training.target import dense_attention_over
+from specserve_eagle.training.grouped_attention import KeysAndValues, attention_by_group, groups_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -143,27 +144,30 @@ def noise_states(
     R = len(positions)
     of_text = model.rotations(torch.arange(T, device=anchors.device).repeat(B))
     of_rows = model.rotations(positions.repeat(B))
-    masks = {window: noise_mask(T, anchors, width, window) for window in set(model.sliding_windows)}
+    groups = {
+        window: groups_of(anchors, width, partial(noise_mask, width=width, window=window))
+        for window in set(model.sliding_windows)
+    }
     at = module.rows(B * R, model.dtype)
     x = model.embed(noise.flatten())
     for layer in range(model.num_layers):
         with torch.no_grad():
             text = model.attention_input(layer, features.hidden[layer].flatten(0, 1), of_text[layer], NO_BATCH)
         own = model.attention_input(layer, x, of_rows[layer], at)
-        keys, values = (
-            torch.cat((before.view(B, T, *before.shape[1:]), rows.view(B, R, *rows.shape[1:])), 1)
-            for before, rows in ((text.k, own.k), (text.v, own.v))
+        before, mine = (
+            KeysAndValues(*(each.reshape(B, -1, *each.shape[1:]).transpose(1, 2) for each in (part.k, part.v)))
+            for part in (text, own)
         )
-        q = own.q.reshape(B, R, *own.q.shape[1:])
-        attended = dense_attention_over(q, keys, values, masks[model.sliding_windows[layer]], model.scale)
-        x = model.attention_output(layer, x, attended, at, own.gates)
+        q = own.q.reshape(B, R, *own.q.shape[1:]).transpose(1, 2)
+        attended = attention_by_group(q, before, mine, groups[model.sliding_windows[layer]], model.scale)
+        x = model.attention_output(layer, x, attended.transpose(1, 2).flatten(0, 1), at, own.gates)
     assert model.final_norm is not None, "a whole model has a final norm"
     return model.kernels.rms_norm(x, model.final_norm, model.config.norm_eps).view(*noise.shape, -1)
 
 
-def noise_mask(length: int, anchors: Tensor, width: int, window: int | None) -> Tensor:
-    """[R, T + R] bool, True where a random token sees the text's token or the other random token: those before it, of
-    the text up to its anchor and of its own draft."""
+def noise_mask(anchors: Tensor, length: int, width: int, window: int | None) -> Tensor:
+    """[R, length + R] bool, True where a random token sees the text's token or the other random token: those before
+    it, of the text up to its anchor and of its own draft."""
     device = anchors.device
     begins = anchors.repeat_interleave(width)
     positions = (anchors[:, None] + 1 + torch.arange(width, device=device)).flatten()

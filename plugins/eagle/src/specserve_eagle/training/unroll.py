@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 import torch.nn.functional as F
 
+from specserve_eagle.training.matching import match
 from specserve_eagle.training.modules import Rotation
 from specserve_eagle.training.teacher import Teacher
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from specserve_eagle.training.teacher import Features
 
 STEP_WEIGHT = 0.8
-MEASURED_EVERY = 8
 
 
 class Unrolled(NamedTuple):
@@ -38,23 +38,15 @@ class Unrolled(NamedTuple):
     """By step: 1 - the total variation between both distributions, what sampled drafts are accepted with."""
 
 
-class Agreement(NamedTuple):
-    """Of one unrolled step; see `Unrolled`."""
-
-    greedy: Tensor
-    overlap: Tensor
-
-
 def unroll(head: Head, target: Target, ids: Tensor, num_steps: int) -> Unrolled:
     """ids: [B, T] int64."""
     features, teacher = target.lesson(ids, head.layers, head.draft_ids)
     total, greedy, overlap = torch.zeros((), device=ids.device), [], []
     for step, logits in enumerate(unrolled_logits(head, target, features, ids, num_steps)):
-        log_q, wanted = logits.float().log_softmax(-1), at_step(teacher, step, logits.shape[1])
-        total = total + STEP_WEIGHT**step * cross_entropy(log_q, wanted)
-        seen = agreement(log_q, wanted)
-        greedy.append(seen.greedy)
-        overlap.append(seen.overlap)
+        found = match((logits,), at_step(teacher, step, logits.shape[1]))
+        total = total + STEP_WEIGHT**step * found.loss
+        greedy.append(found.agrees.float().mean())
+        overlap.append(found.overlap.mean())
     return Unrolled(total, greedy, overlap)
 
 
@@ -77,19 +69,6 @@ def at_step(teacher: Teacher, step: int, num_positions: int) -> Teacher:
     """The teacher of what a step drafts at each of its positions."""
     at = slice(1 + step, 1 + step + num_positions)
     return Teacher(teacher.probabilities[:, at], teacher.best[:, at])
-
-
-def cross_entropy(log_q: Tensor, wanted: Teacher) -> Tensor:
-    """Mean over the positions, in nats."""
-    return -(wanted.probabilities * log_q).sum(-1).mean()
-
-
-@torch.no_grad()
-def agreement(log_q: Tensor, wanted: Teacher) -> Agreement:
-    """Means over every eighth position: over all of them they would cost as much as the loss."""
-    log_q, probabilities = log_q[:, ::MEASURED_EVERY], wanted.probabilities[:, ::MEASURED_EVERY]
-    greedy = (log_q.argmax(-1) == wanted.best[:, ::MEASURED_EVERY]).float().mean()
-    return Agreement(greedy, torch.minimum(log_q.exp(), probabilities).sum(-1).mean())
 
 
 def acceptance_length(rates: list[float]) -> float:
