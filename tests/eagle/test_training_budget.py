@@ -165,6 +165,15 @@ def test_steps_are_told_once_and_then_at_the_interval():
     assert report._status.startswith("step 3, 2.00 s each, 30 % of the budget, loss 3.500, acceptance length ")
 
 
+def test_what_is_left_of_a_resumed_run_is_that_of_the_whole():
+    out = io.StringIO()
+    report = Report("mtp", time.monotonic(), 10.0, out)
+    report.stage("training on 9 tokens")
+    report.show(Progress(step=90, seconds=300.0, step_seconds=2.0), 0.5)
+    assert "about 151 in 10 minutes" in out.getvalue()
+    assert report._status.endswith("about 5:00 left")
+
+
 def test_a_run_into_a_file_tells_its_stages_in_order(target_dir, tmp_path, capsys):
     (tmp_path / "text.py").write_text(TEXT * 20)
     train(options("eagle", target_dir, tmp_path / "out", data=(str(tmp_path / "*.py"),), minutes=1.0))

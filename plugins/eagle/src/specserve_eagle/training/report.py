@@ -47,11 +47,11 @@ class Report:
         self._status = f"{self._stage}: {100 * done / max(total, 1):.0f} %, about {clock(left)} left"
 
     def show(self, progress: Progress, spent: float) -> None:
-        """After every step; the first one has a line of its own, with how many there will be."""
-        passed = time.monotonic() - self.began
+        """After every step; the first one has a line of its own, with how many there will be. What is left of a run that
+        was resumed is that of the whole."""
         if self._status == self._stage:
-            self.line(first_step(progress.step_seconds, self.minutes, passed))
-        left = passed * (1 - spent) / spent if 0 < spent < 1 else 0.0
+            self.line(first_step(progress.step_seconds, self.minutes, progress.seconds))
+        left = progress.seconds * (1 - spent) / spent if 0 < spent < 1 else 0.0
         self._status = (
             f"step {progress.step}, {progress.step_seconds:.2f} s each, {100 * min(spent, 1.0):.0f} % of the budget, "
             f"loss {progress.loss:.3f}, acceptance length {length_shown(progress):.2f}, about {clock(left)} left"
