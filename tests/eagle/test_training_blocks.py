@@ -29,8 +29,8 @@ from specserve_eagle.training.target import Target
 from specserve_workbench.testing.engines import run_requests
 from specserve_workbench.testing.requests import toy_request
 
-HEADS = {"dflash": {}, "dspark": {}, "reduced": {"draft_vocab": D}}
-"""Options by name; `reduced` is a DSpark head."""
+HEADS = {"dflash": {}, "dspark": {}, "reduced": {"draft_vocab": D}, "wide": {"heads": 8, "kv_heads": 4}}
+"""Options by name; those with other names are DSpark heads."""
 IDS = texts(2, seed=5)
 
 

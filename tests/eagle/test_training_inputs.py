@@ -113,6 +113,13 @@ OPTIONS = {
     "shallow target": ("eagle3", BUDGET, "at least 7 layers; the target has 2"),
     "heads that do not divide": ("standalone", (*BUDGET, "--hidden-size", "20"), "must be a multiple of 8"),
     "inner size": ("eagle", (*BUDGET, "--intermediate-size", "0"), "--intermediate-size must be at least 1"),
+    "query heads that do not divide": (
+        "dspark",
+        (*BUDGET, "--heads", "3"),
+        "--heads must be a multiple of --kv-heads; got 3",
+    ),
+    "heads of another kind": ("eagle", (*BUDGET, "--kv-heads", "4"), "--kv-heads belongs to --head dflash, dspark"),
+    "no heads": ("dflash", (*BUDGET, "--kv-heads", "0"), "--kv-heads must be at least 1"),
     "nothing to resume": ("eagle", (*BUDGET, "--resume"), "no checkpoint"),
     "not a number": ("eagle", ("--max-steps", "many"), "invalid int value"),
 }

@@ -206,8 +206,9 @@ class Reference:
         h = norm(x, self.head[f"{prefix}input_layernorm.weight"])
         keys = torch.cat((part("k", context, before), part("k", h, at)))
         values = torch.cat((part("v", context), part("v", h)))
-        group = HEADS // KV_HEADS
-        scores = torch.einsum("qhd,khd->hqk", part("q", h, at), keys.repeat_interleave(group, 1)) / HEAD_DIM**0.5
+        queries = part("q", h, at)
+        group = queries.shape[1] // keys.shape[1]
+        scores = torch.einsum("qhd,khd->hqk", queries, keys.repeat_interleave(group, 1)) / HEAD_DIM**0.5
         scores = scores.masked_fill(self.hidden_keys(layer, at, torch.cat((before, at))), float("-inf"))
         mixed = torch.einsum("hqk,khd->qhd", scores.softmax(-1), values.repeat_interleave(group, 1)).flatten(1)
         x = x + mixed @ self.head[f"{prefix}self_attn.o_proj.weight"].T

@@ -68,6 +68,8 @@ def add_size_flags(parser: ArgumentParser) -> None:
     group.add_argument("--layers", type=int, help="standalone, dflash, dspark: number of layers; default: 2")
     group.add_argument("--block-size", type=int, help="dflash, dspark, uno: rows of a block; default: 16, 7, 8")
     group.add_argument("--rank", type=int, help="uno: rank of the adapter; default: 64")
+    group.add_argument("--heads", type=int, help="heads of queries of a layer; default: the target's")
+    group.add_argument("--kv-heads", type=int, help="heads of keys and values of a layer; default: the target's")
     group.add_argument("--markov-rank", type=int, help="dspark: rank of the Markov head's tables; default: 256")
     group.add_argument("--hidden-size", type=int, help="standalone: default: half the target's")
     group.add_argument("--untied", action="store_true", help="standalone: an output head beside the embedding")

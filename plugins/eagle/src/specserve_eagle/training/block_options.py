@@ -38,6 +38,12 @@ def check_block_options(options: TrainOptions) -> None:
 
 def check_block_head(options: TrainOptions, target: ModelConfig) -> None:
     """ConfigError for what this target does not allow."""
+    layer = layer_shape(options, target)
+    if layer.num_heads % layer.num_kv_heads:
+        raise ConfigError(
+            f"--heads must be a multiple of --kv-heads; got {layer.num_heads} and {layer.num_kv_heads}. Without them "
+            f"a layer has the target's, {target.num_heads} and {target.num_kv_heads}."
+        )
     most = target.vocab_size - 1
     if options.mask_token is not None and options.mask_token > most:
         raise ConfigError(f"--mask-token must be a token of the target, 0 to {most}; got {options.mask_token}.")
@@ -45,10 +51,9 @@ def check_block_head(options: TrainOptions, target: ModelConfig) -> None:
 
 def block_shape(options: TrainOptions, target: ModelConfig) -> BlockShape:
     """The numbers of the head that a run trains."""
-    layer = HeadShape.of(target)
     is_dspark = options.head == "dspark"
     return BlockShape(
-        layer=layer._replace(intermediate_size=options.intermediate_size or layer.intermediate_size),
+        layer=layer_shape(options, target),
         num_layers=options.layers or DEFAULT_BLOCK_LAYERS,
         block_size=options.block_size or DEFAULT_BLOCK[options.head],
         reads=block_reads(target.num_layers),
@@ -58,10 +63,24 @@ def block_shape(options: TrainOptions, target: ModelConfig) -> BlockShape:
     )
 
 
+def layer_shape(options: TrainOptions, target: ModelConfig) -> HeadShape:
+    """The target's, where nothing else is asked for."""
+    layer = HeadShape.of(target)
+    return layer._replace(
+        intermediate_size=options.intermediate_size or layer.intermediate_size,
+        num_heads=options.heads or layer.num_heads,
+        num_kv_heads=options.kv_heads or layer.num_kv_heads,
+    )
+
+
 def block_identity(options: TrainOptions, target: ModelConfig) -> dict[str, object]:
     """What a checkpoint can only be resumed with, beside what every head has."""
     shape = block_shape(options, target)
     identity: dict[str, object] = {"layers": shape.num_layers, "block_size": shape.block_size}
+    if shape.layer.num_heads != target.num_heads:
+        identity["heads"] = shape.layer.num_heads
+    if shape.layer.num_kv_heads != target.num_kv_heads:
+        identity["kv_heads"] = shape.layer.num_kv_heads
     if options.head == "dspark":
         identity |= {"markov_rank": shape.markov_rank, "draft_vocab": options.draft_vocab}
     return identity | {"mask_token": options.mask_token}

@@ -38,6 +38,8 @@ BY_BLOCKS = (*BLOCK_HEADS, "uno")
 ONLY_FOR: dict[str, tuple[str, ...]] = {
     "draft_vocab": ("eagle3", "dspark"),
     "layers": ("standalone", *BLOCK_HEADS),
+    "heads": BLOCK_HEADS,
+    "kv_heads": BLOCK_HEADS,
     "block_size": BY_BLOCKS,
     "anchors": BY_BLOCKS,
     "mask_token": BY_BLOCKS,
@@ -50,7 +52,7 @@ ONLY_FOR: dict[str, tuple[str, ...]] = {
 }
 AT_LEAST_ONE = (
     *("length", "batch", "max_steps", "draft_vocab", "intermediate_size", "layers", "hidden_size", "threads"),
-    *("anchors", "reuse"),
+    *("anchors", "reuse", "heads", "kv_heads"),
 )
 
 

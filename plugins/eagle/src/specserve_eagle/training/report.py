@@ -47,8 +47,8 @@ class Report:
         self._status = f"{self._stage}: {100 * done / max(total, 1):.0f} %, about {clock(left)} left"
 
     def show(self, progress: Progress, spent: float) -> None:
-        """After every step; the first one has a line of its own, with how many there will be. What is left of a run that
-        was resumed is that of the whole."""
+        """After every step; the first one has a line of its own, with how many there will be. A resumed run is told of
+        as a whole."""
         if self._status == self._stage:
             self.line(first_step(progress.step_seconds, self.minutes, progress.seconds))
         left = progress.seconds * (1 - spent) / spent if 0 < spent < 1 else 0.0

@@ -24,6 +24,8 @@ class TrainOptions(msgspec.Struct, frozen=True, kw_only=True):
     draft_vocab: int | None = None
     intermediate_size: int | None = None
     layers: int | None = None
+    heads: int | None = None
+    kv_heads: int | None = None
     hidden_size: int | None = None
     untied: bool = False
     block_size: int | None = None
