@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from eagle_engines import eagle_engine, transformers_target, write_target
 from test_block_heads import Survivals
-from toy_block_heads import BLOCK, MASK, RANK, READS, Reference
+from toy_block_heads import BLOCK, MASK, RANK, READS, STATEFUL, Reference
 from toy_heads import D, H, V
 from trained_blocks import LENGTH, block_options, texts, train_blocks
 
@@ -20,7 +20,6 @@ from specserve_eagle.training.block_heads import (
     block_reads,
     block_states,
 )
-from specserve_eagle.training.block_modules import principal_components
 from specserve_eagle.training.blocks import block_logits, block_loss, sample_anchors
 from specserve_eagle.training.evaluate import Sampling, accepted_by_step, teacher_forced
 from specserve_eagle.training.reopen import reopen
@@ -29,13 +28,24 @@ from specserve_eagle.training.target import Target
 from specserve_workbench.testing.engines import run_requests
 from specserve_workbench.testing.requests import toy_request
 
-HEADS = {"dflash": {}, "dspark": {}, "reduced": {"draft_vocab": D}, "wide": {"heads": 8, "kv_heads": 4}}
+HEADS = {
+    "dflash": {},
+    "dspark": {},
+    "reduced": {"draft_vocab": D},
+    "wide": {"heads": 8, "kv_heads": 4},
+    "gated": {"markov": "gated"},
+    "rnn": {"markov": "rnn"},
+}
 """Options by name; those with other names are DSpark heads."""
 IDS = texts(2, seed=5)
 
 
 def kind_of_head(name):
     return "dflash" if name == "dflash" else "dspark"
+
+
+def form_of(name):
+    return name if name in STATEFUL else kind_of_head(name)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +67,7 @@ def trained(tmp_path_factory, target, target_dir):
 @pytest.fixture(scope="module")
 def references(target_dir, trained):
     theirs = transformers_target(target_dir)
-    return {name: Reference(kind_of_head(name), trained[name].tensors, theirs) for name in HEADS}
+    return {name: Reference(form_of(name), trained[name].tensors, theirs) for name in HEADS}
 
 
 @pytest.mark.parametrize("name", HEADS)
@@ -104,14 +114,13 @@ def chain_of(head, target, tokens):
     anchor = len(tokens) - 1
     ids = torch.tensor([[*tokens, *[0] * BLOCK]])
     states = block_states(head, target, target.features(ids, head.shape.reads), ids, torch.tensor([anchor]))[0, 0]
-    last, chosen, sure = tokens[-1], [], []
-    for state in states:
-        entry = head.entry(torch.tensor(last))
-        best = int(head.logits(state, entry).argmax())
-        last = best if head.draft_ids is None else int(head.draft_ids[best])
-        chosen.append(last)
-        confidence = head.confidence(state, entry)
-        sure.append(1.0 if confidence is None else float(confidence.sigmoid()))
+    before, chosen, sure = [tokens[-1]], [], []
+    for count in range(1, len(states) + 1):
+        *_, place = head.places(states[:count], torch.tensor(before))
+        best = int(place.logits.argmax())
+        chosen.append(best if head.draft_ids is None else int(head.draft_ids[best]))
+        sure.append(1.0 if place.confidence is None else float(place.confidence.sigmoid()))
+        before.append(chosen[-1])
     return chosen, sure
 
 
@@ -132,7 +141,7 @@ def test_the_loss_is_that_of_tokens_and_confidence_weighted_by_place(target, tra
                 p = wanted[window, anchor + place]
                 loss = -torch.where(full.isinf(), 0.0, p * full).sum()
                 if head.confidence_head is not None:
-                    entry = head.entry(IDS[window, anchor + place])
+                    entry = references[name].head["markov_head.markov_w1.weight"][IDS[window, anchor + place]]
                     sure = (head.confidence_head.proj.weight[0] @ torch.cat((states, entry))).add(
                         head.confidence_head.proj.bias[0]
                     )
@@ -150,12 +159,12 @@ def test_the_loss_is_that_of_tokens_and_confidence_weighted_by_place(target, tra
 def place_of(reference, head, ids, anchor, place):
     """(state, logits) of a place behind the text's own tokens, by the plain implementation."""
     logits, states = reference.logits(ids[: anchor + 1].tolist())
-    row = logits[place]
+    row, memory, tensors = logits[place], torch.zeros(RANK), reference.head
     if head.markov_head is not None:
-        tensors = reference.head
-        row = (
-            row + tensors["markov_head.markov_w2.weight"] @ tensors["markov_head.markov_w1.weight"][ids[anchor + place]]
-        )
+        for at in range(place + 1):
+            entry = tensors["markov_head.markov_w1.weight"][ids[anchor + at]]
+            read, memory = reference.markov(entry, states[at], memory)
+        row = row + tensors["markov_head.markov_w2.weight"] @ read
     return states[place], row
 
 
@@ -197,8 +206,8 @@ def test_a_shorter_draft_of_a_block_is_its_beginning(target, trained):
 
 def test_nothing_but_the_confidence_head_learns_from_its_loss(target, trained):
     head = trained["dspark"].module
-    states, entry = torch.randn(3, H, requires_grad=True), head.entry(torch.arange(3))
-    head.confidence(states, entry).sum().backward()
+    states = torch.randn(3, BLOCK, H, requires_grad=True)
+    sum(place.confidence.sum() for place in head.places(states, torch.arange(3 * BLOCK).view(3, -1))).backward()
     assert states.grad is None
     learnt = {name for name, parameter in head.named_parameters() if parameter.grad is not None}
     assert learnt == {"confidence_head.proj.weight", "confidence_head.proj.bias"}
@@ -228,16 +237,6 @@ def test_a_head_begins_as_the_targets_last_layers(target):
     assert not head.markov_head.markov_w2.weight.any()
 
 
-def test_a_markov_head_begins_with_what_tokens_differ_by_in_the_targets_embedding():
-    rows = torch.randn(500, 3, generator=torch.Generator().manual_seed(0)) * torch.tensor([5.0, 0.1, 2.0]) + 7
-    found = principal_components(rows, 2)
-    assert found.std() == pytest.approx(1.0)
-    for mine, theirs in zip(found.T, (rows[:, 0], rows[:, 2]), strict=True):
-        assert abs(float(torch.corrcoef(torch.stack((mine, theirs)))[0, 1])) > 0.99
-    assert found[:, 0].std() > found[:, 1].std()
-    assert principal_components(rows, 5).shape == (500, 5)
-
-
 def test_a_head_reads_early_middle_and_late_states():
     assert [block_reads(count) for count in (1, 2, 3, 16, 36)] == [(1,), (1, 2), (1, 2), (2, 8, 14), (2, 18, 34)]
 
@@ -257,7 +256,8 @@ def test_a_config_says_what_other_engines_read(trained, name):
         expected |= {"dflash_config": {"mask_token_id": MASK, "target_layer_ids": list(READS)}}
     else:
         expected = {"architectures": ["Qwen3DSparkModel"], "mask_token_id": MASK, "target_layer_ids": list(READS)}
-        expected |= {"markov_rank": RANK, "markov_head_type": "vanilla", "sample_from_anchor": True}
+        kind = HEADS[name].get("markov", "vanilla")
+        expected |= {"markov_rank": RANK, "markov_head_type": kind, "sample_from_anchor": True}
         expected |= {"enable_confidence_head": True, "confidence_head_with_markov": True}
         expected |= {"draft_vocab_size": D} if name == "reduced" else {}
     assert {key: config.get(key) for key in common | expected} == common | expected

@@ -10,6 +10,7 @@ from specserve_eagle.cli.figures import print_acceptance
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace, _SubParsersAction
 
+MARKOV = ("vanilla", "gated", "rnn")
 HEADS = ("eagle3", "eagle", "mtp", "dflash", "dspark", "standalone", "uno")
 
 
@@ -70,6 +71,7 @@ def add_size_flags(parser: ArgumentParser) -> None:
     group.add_argument("--rank", type=int, help="uno: rank of the adapter; default: 64")
     group.add_argument("--heads", type=int, help="heads of queries of a layer; default: the target's")
     group.add_argument("--kv-heads", type=int, help="heads of keys and values of a layer; default: the target's")
+    group.add_argument("--markov", choices=MARKOV, help="dspark: what its Markov head reads; default: vanilla")
     group.add_argument("--markov-rank", type=int, help="dspark: rank of the Markov head's tables; default: 256")
     group.add_argument("--hidden-size", type=int, help="standalone: default: half the target's")
     group.add_argument("--untied", action="store_true", help="standalone: an output head beside the embedding")

@@ -32,7 +32,7 @@ def block_config(module: BlockHeadModule, target: ModelConfig) -> RawJson:
         "target_layer_ids": layers,
         "sample_from_anchor": shape.proposes_from_first,
         "markov_rank": shape.markov_rank,
-        "markov_head_type": "vanilla",
+        "markov_head_type": shape.markov_kind,
         "enable_confidence_head": shape.confidence != "nothing",
         "confidence_head_with_markov": shape.confidence == "hidden and token",
     }

@@ -13,15 +13,18 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from specserve_eagle.training.block_modules import BlockLayer, Confidence, MarkovTables, places_of
+from specserve_eagle.training.block_modules import BlockLayer, Confidence, places_of
 from specserve_eagle.training.heads import FrozenHead, begin_layer, copy_if_equal, copy_norm, pass_through
+from specserve_eagle.training.markov_heads import MarkovHead
 from specserve_eagle.training.modules import HeadShape, Norm, Rotation
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from torch import Tensor
 
     from specserve.api.models import DecoderLayer, DecoderModel
-    from specserve_eagle.block.config import BlockConfig
+    from specserve_eagle.block.config import BlockConfig, MarkovKind
     from specserve_eagle.training.block_modules import Places
     from specserve_eagle.training.target import Target
     from specserve_eagle.training.teacher import Features
@@ -44,6 +47,7 @@ class BlockShape(NamedTuple):
     """The first row proposes, too."""
     markov_rank: int
     """0: none."""
+    markov_kind: MarkovKind
     confidence: str
     """What the confidence head reads; see `BlockConfig`."""
 
@@ -56,6 +60,7 @@ class BlockShape(NamedTuple):
             config.hidden_layers,
             config.proposes_from_first,
             config.markov_rank,
+            config.markov_kind,
             config.confidence,
         )
 
@@ -65,13 +70,27 @@ class BlockShape(NamedTuple):
         return self.block_size if self.proposes_from_first else self.block_size - 1
 
 
+class Place(NamedTuple):
+    """What a block drafts at one of its places."""
+
+    terms: tuple[Tensor, ...]
+    """[..., D] each, whose sum the logits are."""
+    confidence: Tensor | None
+    """[...]: logits of the probability that it is accepted."""
+
+    @property
+    def logits(self) -> Tensor:
+        first, *more = self.terms
+        return sum((term.float() for term in more), first.float()) if more else first
+
+
 def block_reads(num_layers: int) -> tuple[int, ...]:
     """The hidden states that a new head reads of a target with that many layers: early, middle and late ones."""
     return tuple(sorted({min(2, num_layers), max(1, num_layers // 2), max(1, num_layers - 2)}))
 
 
 class BlockHeadModule(nn.Module):
-    """`forward` gives the states of blocks, `logits` what they draft behind given tokens, `confidence` how sure it is.
+    """`forward` gives the states of blocks, `places` what they draft behind given tokens and how sure that is.
 
     draft_ids: [D], the target's ids of the draft vocabulary, for which the head has an output head of its own; None:
     the target's vocabulary and output head.
@@ -95,7 +114,10 @@ class BlockHeadModule(nn.Module):
         self.lm_head = None if draft_ids is None else nn.Linear(layer.hidden_size, vocab_size, bias=False)
         self.target_head = FrozenHead(target.model)
         rank = shape.markov_rank
-        self.markov_head = MarkovTables(target.model.embedding, vocab_size, rank) if rank else None
+        self.markov_head = None
+        if rank:
+            sizes = layer.hidden_size, vocab_size, rank
+            self.markov_head = MarkovHead(target.model.embedding, *sizes, shape.markov_kind)
         inputs = layer.hidden_size + (rank if shape.confidence == "hidden and token" else 0)
         self.confidence_head = None if shape.confidence == "nothing" else Confidence(inputs)
         self.begin_as(target.model)
@@ -123,19 +145,16 @@ class BlockHeadModule(nn.Module):
         out: Tensor = self.norm(x)
         return out
 
-    def entry(self, tokens: Tensor) -> Tensor | None:
-        """tokens: [...], the target's ids before those that are drafted -> [..., r]; None without a Markov head."""
-        return None if self.markov_head is None else self.markov_head.markov_w1(tokens)
-
-    def terms(self, states: Tensor, entry: Tensor | None) -> tuple[Tensor, ...]:
-        """states: [..., H], entry: [..., r] -> [..., D] each, whose sum the logits are."""
-        logits: Tensor = self.target_head(states) if self.lm_head is None else self.lm_head(states)
-        return (logits,) if self.markov_head is None else (logits, self.markov_head.markov_w2(entry))
-
-    def logits(self, states: Tensor, entry: Tensor | None) -> Tensor:
-        """The same, added up."""
-        logits, *more = self.terms(states, entry)
-        return sum((term.float() for term in more), logits.float()) if more else logits
+    def places(self, states: Tensor, before: Tensor) -> Iterator[Place]:
+        """Of every place of blocks: states: [..., P, H]; before: [..., P], the target's ids of the tokens before."""
+        memory = None
+        for state, tokens in zip(states.unbind(-2), before.unbind(-1), strict=True):
+            terms, entry = [self.target_head(state) if self.lm_head is None else self.lm_head(state)], None
+            if self.markov_head is not None:
+                entry = self.markov_head.markov_w1(tokens)
+                read, memory = self.markov_head.read(entry, state, memory)
+                terms.append(self.markov_head.markov_w2(read))
+            yield Place(tuple(terms), self.confidence(state, entry))
 
     def confidence(self, states: Tensor, entry: Tensor | None) -> Tensor | None:
         """[...]: logits; None without a confidence head. Nothing but that head learns from it."""

@@ -92,29 +92,6 @@ class BlockLayer(nn.Module):
         return out
 
 
-class MarkovTables(nn.Module):
-    """What a token adds to the logits of the next one: a product of two tables. It begins as nothing, and tokens begin
-    as the target's embedding has them, so that what is learnt of one holds for those like it."""
-
-    def __init__(self, embedding: Tensor, draft_vocab_size: int, rank: int) -> None:
-        super().__init__()
-        self.markov_w1 = nn.Embedding(len(embedding), rank)
-        self.markov_w1.weight.data.copy_(principal_components(embedding, rank))
-        self.markov_w2 = nn.Linear(rank, draft_vocab_size, bias=False)
-        nn.init.zeros_(self.markov_w2.weight)
-
-
-@torch.no_grad()
-def principal_components(rows: Tensor, rank: int) -> Tensor:
-    """rows: [V, H] -> [V, rank] float32 of standard deviation 1: how rows differ most, and noise beyond H numbers."""
-    centred = rows.float() - rows.float().mean(0)
-    directions = torch.linalg.eigh(centred.T @ centred).eigenvectors.flip(1)[:, :rank]
-    components = centred @ directions
-    components = components / components.std().clamp_min(1e-6)
-    noise = torch.randn(len(rows), rank - components.shape[1], device=rows.device)
-    return torch.cat((components, noise), 1)
-
-
 class Confidence(nn.Module):
     """The logit of the probability that a draft token is accepted. It begins at one half."""
 

@@ -59,6 +59,7 @@ def block_shape(options: TrainOptions, target: ModelConfig) -> BlockShape:
         reads=block_reads(target.num_layers),
         proposes_from_first=is_dspark,
         markov_rank=(options.markov_rank or DEFAULT_RANK) if is_dspark else 0,
+        markov_kind=options.markov or "vanilla",
         confidence="hidden and token" if is_dspark else "nothing",
     )
 
@@ -83,6 +84,8 @@ def block_identity(options: TrainOptions, target: ModelConfig) -> dict[str, obje
         identity["kv_heads"] = shape.layer.num_kv_heads
     if options.head == "dspark":
         identity |= {"markov_rank": shape.markov_rank, "draft_vocab": options.draft_vocab}
+        if shape.markov_kind != "vanilla":
+            identity["markov"] = shape.markov_kind
     return identity | {"mask_token": options.mask_token}
 
 

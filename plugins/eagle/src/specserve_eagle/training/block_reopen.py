@@ -45,7 +45,6 @@ def refuse_other_arithmetic(config: BlockConfig, checkpoint: HeadCheckpoint, tar
     layers = config.layers
     differences = {
         "biases": layers.qkv_bias or layers.o_bias,
-        "a Markov head that reads the state": config.markov_kind != "vanilla",
         "sliding windows": any(window is not None for window in layers.sliding_windows),
         "causal blocks": config.is_causal,
         "an embedding of its own": checkpoint.has("embed_tokens"),

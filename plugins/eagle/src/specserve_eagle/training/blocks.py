@@ -45,14 +45,12 @@ def block_loss(head: BlockHeadModule, target: Target, ids: Tensor, num_anchors: 
     anchors = sample_anchors(ids, num_anchors, head.shape.num_proposed, step)
     states = block_states(head, target, features, ids, anchors)
     total, greedy, overlap = torch.zeros((), device=ids.device), [], []
-    for place in range(head.shape.num_proposed):
+    for place, drafted in enumerate(head.places(states, ids[:, tokens_before(anchors, states.shape[2])])):
         at = anchors + place
-        entry = head.entry(ids[:, at])
-        wanted = Teacher(teacher.probabilities[:, at], teacher.best[:, at])
-        found = match(head.terms(states[:, :, place], entry), wanted)
+        found = match(drafted.terms, Teacher(teacher.probabilities[:, at], teacher.best[:, at]))
         loss = found.loss
-        if (sure := head.confidence(states[:, :, place], entry)) is not None:
-            loss = loss + F.binary_cross_entropy_with_logits(sure, found.overlap)
+        if drafted.confidence is not None:
+            loss = loss + F.binary_cross_entropy_with_logits(drafted.confidence, found.overlap)
         total = total + STEP_WEIGHT**place * loss
         greedy.append(found.agrees.float().mean())
         overlap.append(found.overlap.mean())
@@ -70,5 +68,10 @@ def block_logits(
         made = block_states(head, target, features, ids, anchors[begin : begin + ANCHORS_AT_ONCE])
         parts.append(made[:, :, :num_steps])
     states = torch.cat(parts, 1)
-    for place in range(num_steps):
-        yield head.logits(states[:, :, place], head.entry(ids[:, anchors + place]))
+    for drafted in head.places(states, ids[:, tokens_before(anchors, num_steps)]):
+        yield drafted.logits
+
+
+def tokens_before(anchors: Tensor, num_places: int) -> Tensor:
+    """anchors: [A] -> [A, places], the position of the token before each place of a block."""
+    return anchors[:, None] + torch.arange(num_places, device=anchors.device)

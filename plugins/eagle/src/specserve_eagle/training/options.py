@@ -43,6 +43,7 @@ ONLY_FOR: dict[str, tuple[str, ...]] = {
     "block_size": BY_BLOCKS,
     "anchors": BY_BLOCKS,
     "mask_token": BY_BLOCKS,
+    "markov": ("dspark",),
     "markov_rank": ("dspark",),
     "rank": ("uno",),
     "intermediate_size": tuple(kind for kind in KINDS if kind != "uno"),

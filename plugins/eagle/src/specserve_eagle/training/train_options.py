@@ -6,6 +6,8 @@ from pathlib import Path
 
 import msgspec
 
+from specserve_eagle.block.config import MarkovKind
+
 
 class TrainOptions(msgspec.Struct, frozen=True, kw_only=True):
     """One run. None: the default that depends on the target."""
@@ -31,6 +33,7 @@ class TrainOptions(msgspec.Struct, frozen=True, kw_only=True):
     block_size: int | None = None
     anchors: int | None = None
     mask_token: int | None = None
+    markov: MarkovKind | None = None
     markov_rank: int | None = None
     rank: int | None = None
     seed: int = 0
