@@ -27,7 +27,7 @@ from specserve.protocols.draft_model import (
     LayersFunction,
     TargetCosts,
 )
-from specserve.protocols.draft_pass import BlockPass, DraftChains, DraftPass, DraftStep
+from specserve.protocols.draft_pass import BlockPass, BlockRows, DraftChains, DraftPass, DraftStep
 from specserve.protocols.drafter import Drafter, DrafterNeeds
 from specserve.protocols.graphs import (
     AdapterLimits,
@@ -80,6 +80,7 @@ __all__ = [
     "AttentionNeeds",
     "AttentionSpec",
     "BlockPass",
+    "BlockRows",
     "BlocksRemoved",
     "BlocksStored",
     "CacheChange",

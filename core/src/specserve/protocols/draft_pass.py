@@ -40,6 +40,15 @@ class DraftChains(NamedTuple):
     """Passes after the first."""
 
 
+class BlockRows(NamedTuple):
+    """What a pass over blocks gives for the rows that propose, block by block."""
+
+    logits: Tensor
+    """[n, D] float32, without what a Markov head adds. Valid until the next pass."""
+    states: Tensor | None
+    """[n, H]: own hidden states behind the final norm; None where no part of the head reads them."""
+
+
 class DraftPass(ABC):
     """Passes of a draft model: token and hidden state in, tokens and hidden state out."""
 
@@ -71,3 +80,8 @@ class BlockPass(DraftPass):
         request: its last token and mask tokens. The chain of each request, of at most wanted[i] draft tokens, at least
         one, and the probability that each is accepted if those before it are; shorter where there is no further
         token."""
+
+    def rows(self, committed: Batch, hidden: Tensor, blocks: Batch, wanted: Sequence[int]) -> BlockRows | None:
+        """As `draft`, as far as the logits of the first wanted[i] rows of each block that propose. None: the pieces
+        compute them."""
+        return None

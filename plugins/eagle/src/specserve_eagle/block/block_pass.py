@@ -7,29 +7,23 @@ Letters: R rows, H the head's hidden size, W numbers of the target's hidden stat
 from __future__ import annotations
 
 from functools import partial
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import msgspec
-import torch
 
-from specserve.api import BlockPass, DraftStep, DraftToken, ScoredRow
+from specserve.api import BlockPass, BlockRows, DraftStep
 from specserve.api.batch import to_device
 from specserve.api.models import forward_pass, in_tiles
-from specserve.api.sampling import choose
+from specserve_eagle.block.places import Places, chains_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from torch import Tensor
 
-    from specserve.api import AttentionBackend
+    from specserve.api import AttentionBackend, DraftToken, ScoredRow
     from specserve.api.batch import Batch, Request
-    from specserve.api.models import BlockHead, Projection
-
-
-ROW_TILE = 32
-"""Of torch's sigmoids and hyperbolic tangents, the last bits of which depend on where a number lies in its tensor."""
+    from specserve.api.models import BlockHead
 
 
 class PiecewiseBlockPass(BlockPass):
@@ -41,7 +35,6 @@ class PiecewiseBlockPass(BlockPass):
         self.decoder, self.kernels = decoder, decoder.kernels
         self.passes = forward_pass(decoder, decoder.kernels, attention)
         self.in_tiles = partial(in_tiles, decoder.kernels.row_tile)
-        self.in_fixed_tiles = partial(in_tiles, decoder.kernels.row_tile or ROW_TILE)
 
     def step(
         self, batch: Batch, hidden: Tensor | None, rows: Sequence[ScoredRow], count: int, *, from_target: bool
@@ -72,101 +65,27 @@ class PiecewiseBlockPass(BlockPass):
     def draft(
         self, committed: Batch, hidden: Tensor, blocks: Batch, requests: Sequence[Request], wanted: Sequence[int]
     ) -> list[list[DraftToken]]:
+        rows = self.rows(committed, hidden, blocks, wanted)
+        return chains_of(Places(self.head, rows, requests, wanted))
+
+    def rows(self, committed: Batch, hidden: Tensor, blocks: Batch, wanted: Sequence[int]) -> BlockRows:
         self.step(committed, hidden, [], 1, from_target=True)
-        places = [
+        proposing = [
             offset + self.head.first_proposing + i
             for offset, count in zip(blocks.row_offsets, wanted, strict=True)
             for i in range(count)
         ]
-        scored = to_device(places, self.decoder.device)
-        batch = msgspec.structs.replace(blocks, scored_rows=scored, num_scored=len(places))
+        scored = to_device(proposing, self.decoder.device)
+        batch = msgspec.structs.replace(blocks, scored_rows=scored, num_scored=len(proposing))
         x = self.passes.layers(self.passes.embed(batch), batch, self.attention.plan(batch))
         states = None
         if self.reads_states:
             rows = x[: batch.num_rows].index_select(0, scored)
             states = self.in_tiles(lambda part: self.decoder.normed(part, self.decoder.final_norm), rows)
-        logits = self.passes.logits(x, batch)
-        return self.choose_chains(logits, states, requests, wanted)
+        return BlockRows(self.passes.logits(x, batch), states)
 
     @property
     def reads_states(self) -> bool:
         """Whether the Markov head or the confidence head does."""
         markov = self.head.markov
         return self.head.confidence is not None or (markov is not None and markov.reads_state)
-
-    def choose_chains(
-        self, logits: Tensor, states: Tensor | None, requests: Sequence[Request], counts: Sequence[int]
-    ) -> list[list[DraftToken]]:
-        """logits: [n, D], counts[i] rows of each request; states: [n, H] of the same rows, where they are read."""
-        chains: list[list[DraftToken]] = [[] for _ in requests]
-        firsts = list(accumulate(counts, initial=0))
-        going = [i for i, count in enumerate(counts) if count]
-        memory: Tensor | None = None
-        for depth in range(max(counts, default=0)):
-            kept = [k for k, i in enumerate(going) if depth < counts[i] and len(chains[i]) == depth]
-            if not kept:
-                break
-            if memory is not None and len(kept) < len(going):
-                memory = memory.index_select(0, to_device(kept, memory.device))
-            going = [going[k] for k in kept]
-            index = to_device([firsts[i] + depth for i in going], logits.device)
-            entry = self.entries([chains[i][-1].token if depth else requests[i].tokens[-1] for i in going])
-            state = None if states is None else states.index_select(0, index)
-            scores = logits.index_select(0, index)
-            if entry is not None and self.head.markov is not None:
-                read, memory = self.read_by_markov(entry, state, memory)
-                scores = scores + self.in_tiles(self.head.markov.out, read).float()
-            paths = [tuple(token for token, _ in chains[i]) for i in going]
-            rows = [ScoredRow(k, requests[i], paths[k]) for k, i in enumerate(going)]
-            best = choose(self.kernels.sampler, scores, rows, self.head.vocabulary, 1)
-            sure = self.confidences(state, entry)
-            for k, i in enumerate(going):
-                chains[i] += [token if sure is None else DraftToken(token.token, sure[k]) for token in best[k]]
-        return chains
-
-    def entries(self, tokens: Sequence[int]) -> Tensor | None:
-        """[n, r] of the Markov head."""
-        markov = self.head.markov
-        return None if markov is None else markov.entry.index_select(0, to_device(tokens, markov.entry.device))
-
-    def read_by_markov(
-        self, entry: Tensor, state: Tensor | None, memory: Tensor | None
-    ) -> tuple[Tensor, Tensor | None]:
-        """entry: [n, r]; state: [n, H]; memory: [n, r], None at the first place. What `MarkovHead.out` reads, and the
-        memory of the next place."""
-        markov = self.head.markov
-        assert markov is not None
-        if markov.gate is not None:
-            assert state is not None, "the Markov head reads states"
-            return self.in_fixed_tiles(gated(markov.gate), entry, state), None
-        if markov.joint is not None:
-            assert state is not None, "the Markov head reads states"
-            before = torch.zeros_like(entry) if memory is None else memory
-            both = self.in_fixed_tiles(remembered(markov.joint), entry, state, before)
-            read, after = both.chunk(2, -1)
-            return read.contiguous(), after.contiguous()
-        return entry, None
-
-    def confidences(self, states: Tensor | None, entry: Tensor | None) -> list[float] | None:
-        """[n]: each row's; None where the head states none."""
-        if states is None or self.head.confidence is None:
-            return None
-        inputs = torch.cat((states, entry), 1) if self.head.judges_token and entry is not None else states
-        found: list[float] = self.in_tiles(self.head.confidence, inputs)[:, 0].float().sigmoid().tolist()
-        return found
-
-
-def gated(gate: Projection) -> Callable[[Tensor, Tensor], Tensor]:
-    """See `MarkovHead.gate`."""
-    return lambda entry, state: gate(torch.cat((state, entry), -1)).sigmoid() * entry
-
-
-def remembered(joint: Projection) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """See `MarkovHead.joint`. [n, 2 r]: what `out` reads, and the memory of the next place."""
-
-    def step(entry: Tensor, state: Tensor, memory: Tensor) -> Tensor:
-        stays, comes, read = joint(torch.cat((memory, entry, state), -1)).chunk(3, -1)
-        share = stays.sigmoid()
-        return torch.cat((read.tanh(), share * memory + (1 - share) * comes.tanh()), -1)
-
-    return step
