@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from toy_block_heads import BLOCK, DFLASH, FORMS, H, random_block_head, write_block_head
 from toy_heads import HEAD_DIM, HEADS, change_tensors, toy_target
 
-from specserve.errors import ConfigError, ModelError
+from specserve.errors import ModelError
 from specserve_eagle.block.config import read_block_config
 from specserve_eagle.block.tensors import open_block_head
 from specserve_eagle.checkpoints import kind_of
@@ -115,12 +115,6 @@ def test_without_layer_numbers_they_lie_evenly(tmp_path):
     path = write_block_head(tmp_path, "dflash", **without("target_layer_ids"), num_hidden_layers=5)
     config = read_block_config(path, toy_target(num_hidden_layers=36))
     assert config.hidden_layers == (2, 10, 18, 26, 34)
-
-
-def test_trees_are_not_drafted_with_a_block_head(tmp_path):
-    target, head = write_target(tmp_path / "target"), write_block_head(tmp_path / "head", "dflash")
-    with pytest.raises(ConfigError, match=r"eagle.topk = 2: .* is a block head, which drafts chains. Leave topk out"):
-        eagle_engine(target, head, settings={"steps": 3, "topk": 2})
 
 
 def drafts_of(target, head):

@@ -132,24 +132,30 @@ class Reference:
     def block(self, tokens: Sequence[int]) -> tuple[list[int], list[float]]:
         """The draft tokens after these, of which the target has computed all but the last one; and how likely each is
         accepted if those before it are."""
-        logits, states = self.logits(tokens)
         last, chosen, sure, memory = tokens[-1], [], [], torch.zeros(RANK)
-        for row, state in zip(logits, states, strict=True):
-            scores, entry = row, None
-            if "markov_head.markov_w1.weight" in self.head:
-                entry = self.head["markov_head.markov_w1.weight"][last]
-                read, memory = self.markov(entry, state, memory)
-                scores = row + self.head["markov_head.markov_w2.weight"] @ read
-            best = int(scores.argmax())
-            probability = float(scores.softmax(-1)[best])
-            if "confidence_head.proj.weight" in self.head:
-                inputs = torch.cat((state, entry))
-                logit = self.head["confidence_head.proj.weight"][0] @ inputs + self.head["confidence_head.proj.bias"][0]
-                probability = float(logit.sigmoid())
-            last = best + int(self.head["d2t"][best]) if "d2t" in self.head else best
+        for row, state in zip(*self.logits(tokens), strict=True):
+            ((last, probability),), memory = self.best(row, state, last, memory, 1)
             chosen.append(last)
             sure.append(probability)
         return chosen, sure
+
+    def best(
+        self, row: Tensor, state: Tensor, last: int, memory: Tensor, count: int
+    ) -> tuple[list[tuple[int, float]], Tensor]:
+        """The likeliest tokens of a place behind token `last`, and the memory of the next place."""
+        scores, entry = row, None
+        if "markov_head.markov_w1.weight" in self.head:
+            entry = self.head["markov_head.markov_w1.weight"][last]
+            read, memory = self.markov(entry, state, memory)
+            scores = row + self.head["markov_head.markov_w2.weight"] @ read
+        values, tokens = scores.softmax(-1).topk(count)
+        found = [token + int(self.head["d2t"][token]) if "d2t" in self.head else token for token in tokens.tolist()]
+        if "confidence_head.proj.weight" in self.head:
+            logit = self.linear("confidence_head.proj", torch.cat((state, entry)))
+            sure, first = float(logit.sigmoid()), float(values[0])
+            values = values * min(sure / first, (1 - sure) / (1 - first))
+            values[0] = sure
+        return list(zip(found, values.tolist(), strict=True)), memory
 
     def markov(self, entry: Tensor, state: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
         """What is read of a token's entry, and what goes on to the next place."""

@@ -162,9 +162,17 @@ class GrowingTree:
                 self.survival.append(above * probability)
         self.depth += 1
         self.place = {node: i for i, node in enumerate(self.level)}
-        by_survival = sorted(range(found, len(self.tokens)), key=lambda node: -self.survival[node])
-        self.level = sorted(by_survival[: self.topk])
-        self.stated += [self.survival[node] for node in by_survival[:1]]
+        new = range(found, len(self.tokens))
+        self.level = self.next_level(new)
+        self.stated += [max(self.survival[node] for node in new)] if new else []
+
+    def next_level(self, new: Sequence[int]) -> list[int]:
+        """Those of the newest nodes whose children are wanted."""
+        return sorted(self.likeliest(new, self.topk))
+
+    def likeliest(self, nodes: Sequence[int], count: int) -> list[int]:
+        """Of equal ones those that were found first, so that no node goes before its parent."""
+        return sorted(nodes, key=lambda node: -self.survival[node])[:count]
 
     def rows(self) -> DraftRows:
         first = len(self.row_of) - 1
@@ -187,8 +195,7 @@ class GrowingTree:
 
     def draft(self, source: str) -> Draft:
         """The best nodes."""
-        likeliest = sorted(range(len(self.tokens)), key=lambda node: -self.survival[node])[: self.limit]
-        nodes = sorted(likeliest)
+        nodes = sorted(self.likeliest(range(len(self.tokens)), self.limit))
         place = {ROOT: ROOT} | {node: i for i, node in enumerate(nodes)}
         return Draft(
             tokens=tuple(self.tokens[node] for node in nodes),

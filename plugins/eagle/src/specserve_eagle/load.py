@@ -9,6 +9,7 @@ from specserve.api.files import locate_model, read_json
 from specserve.api.models import DecoderModel
 from specserve_eagle.block.drafter import BlockDrafter
 from specserve_eagle.block.load import load_block_head
+from specserve_eagle.block.tree_drafter import BlockTreeDrafter
 from specserve_eagle.card import AcceptanceWatch, read_card
 from specserve_eagle.checkpoints.config import read_head_config
 from specserve_eagle.checkpoints.detect import kind_of, why_no_mtp
@@ -58,21 +59,21 @@ def drafter_at(
             "n-gram drafts."
         )
     if kind == "block":
-        refuse_trees(options, "a block head")
-        return BlockDrafter(load_block_head(path, target), options.max_nodes)
+        model = load_block_head(path, target)
+        return BlockDrafter(model, options.max_nodes) if options.topk == 1 else BlockTreeDrafter(model, options)
     head = read_head_config(path, target.config)
     if head.masks is None:
         return EagleDrafter(load_head(path, head, target, lookahead), options)
-    refuse_trees(options, "a P-EAGLE head")
-    model = load_head(path, head, target, lookahead)
-    steps = model.tokens_per_pass if options.steps == AUTO else options.steps
-    return ParallelDrafter(model, min(steps, options.max_nodes))
+    refuse_trees(options)
+    parallel = load_head(path, head, target, lookahead)
+    steps = parallel.tokens_per_pass if options.steps == AUTO else options.steps
+    return ParallelDrafter(parallel, min(steps, options.max_nodes))
 
 
-def refuse_trees(options: EagleOptions, kind: str) -> None:
+def refuse_trees(options: EagleOptions) -> None:
     if options.topk > 1:
         raise ConfigError(
-            f"eagle.topk = {options.topk}: {options.model} is {kind}, which drafts chains. Leave topk out."
+            f"eagle.topk = {options.topk}: {options.model} is a P-EAGLE head, which drafts chains. Leave topk out."
         )
 
 

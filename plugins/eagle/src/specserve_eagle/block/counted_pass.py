@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.api import DraftGraphs, DraftStep, DraftToken, ScoredRow
+    from specserve.api import BlockRows, DraftGraphs, DraftStep, DraftToken, ScoredRow
     from specserve.api.batch import Batch, Request
 
 REASON = "passes of block heads are not recorded"
@@ -34,3 +34,7 @@ class CountedBlockPass(BlockPass):
     ) -> list[list[DraftToken]]:
         self.graphs.count(REASON)
         return self.passes.draft(committed, hidden, blocks, requests, wanted)
+
+    def rows(self, committed: Batch, hidden: Tensor, blocks: Batch, wanted: Sequence[int]) -> BlockRows | None:
+        self.graphs.count(REASON)
+        return self.passes.rows(committed, hidden, blocks, wanted)

@@ -123,8 +123,8 @@ def chains_of(places: Places) -> list[list[DraftToken]]:
 
 
 def with_confidence(tokens: Sequence[DraftToken], sure: float) -> list[DraftToken]:
-    """The tokens of a place, best first. The confidence head says how likely the first one is right. The others keep
-    their shares of what is left, and are as much less likely than the first as they were."""
+    """The tokens of a place, best first. `sure` is the probability of the first one; those of the others are lowered by
+    one factor, so that together they are at most what is left, and none comes nearer to the first."""
     if not tokens:
         return []
     first, *others = tokens
