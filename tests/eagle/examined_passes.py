@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     Change = Callable[[list[Any]], None]
 
 
-def serve_examined(target: Path, draft: Path, examined: Callable[[Any], Any], *, steps: int) -> None:
-    """Two requests. `examined` makes the pass that drafts, with `num_calls`, of the drafter's own."""
-    engine = eagle_engine(target, draft, steps=steps, default_plugins=True, block_size=4)
+def serve_examined(target: Path, draft: Path, examined: Callable[[Any], Any], **settings: int) -> None:
+    """Two requests. `examined` makes the pass that drafts, with `num_calls`, of the drafter's own. `settings`: of
+    eagle."""
+    engine = eagle_engine(target, draft, settings=settings, default_plugins=True, block_size=4)
     drafter = drafter_of(engine)
     drafter.passes = passes = examined(drafter.passes)
     for name, prompt in (("a", range(9)), ("b", range(14))):

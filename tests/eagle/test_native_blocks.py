@@ -11,7 +11,7 @@ from eagle_engines import drafter_of, eagle_engine, write_draft, write_target
 from examined_passes import changed, serve_examined
 from test_eagle_native import OPTIONS, Drafts, requests_of_all_sorts, serve
 from toy_block_heads import BLOCK, FORMS, RANK, random_block_head, write_block_head
-from toy_heads import V
+from toy_heads import H, V
 
 from covering import covering
 from specserve.protocols import BlockPass
@@ -26,13 +26,13 @@ def target(tmp_path_factory):
 
 
 @covering(
-    ("form", "dtype"), ("form", "is_causal"),
-    form=FORMS, dtype=["float32", "bfloat16"], is_causal=[False, True],
+    ("form", "dtype"), ("form", "is_causal"), ("form", "topk"), ("topk", "dtype"),
+    form=FORMS, dtype=["float32", "bfloat16"], is_causal=[False, True], topk=[1, 3],
 )  # fmt: skip
-def test_the_native_call_drafts_what_its_pieces_draft(tmp_path, target, form, dtype, is_causal):
-    head = write_block_head(tmp_path / "head", form, causal=is_causal)
-    expected, expected_keys = serve(target, head, {"steps": 16}, how="pieces", dtype=dtype)
-    drafts, keys = serve(target, head, {"steps": 16}, how="chains", dtype=dtype)
+def test_the_native_call_drafts_what_its_pieces_draft(tmp_path, target, form, dtype, is_causal, topk):
+    head, settings = write_block_head(tmp_path / "head", form, causal=is_causal), {"steps": 16, "topk": topk}
+    expected, expected_keys = serve(target, head, settings, how="pieces", dtype=dtype)
+    drafts, keys = serve(target, head, settings, how="chains", dtype=dtype)
     assert len(drafts) > 20
     assert {place: draft[:2] for place, draft in drafts.items()} == {p: draft[:2] for p, draft in expected.items()}
     for place, (_, _, survival) in drafts.items():
@@ -183,3 +183,53 @@ def test_rows_that_do_not_fit_their_blocks_are_refused():
         with pytest.raises(ValueError, match="do not fit their"):
             plan.add_together(start, length, blocks)
     assert plan.num_rows == 3
+
+
+class ExaminedRows(Examined):
+    """One that drafts trees."""
+
+    def rows(self, *arguments):
+        self.num_calls += 1
+        self.examine(self.passes.native, lambda: self.passes.inputs(*arguments))
+        return self.passes.rows(*arguments)
+
+
+OUTPUTS = {
+    "logits of too few rows": (lambda n, D, H: (torch.empty(n - 1, D), None), "logits"),
+    "logits of other tokens": (lambda n, D, H: (torch.empty(n, D + 1), None), "logits"),
+    "logits of another dtype": (lambda n, D, H: (torch.empty(n, D, dtype=torch.bfloat16), None), "logits"),
+    "states of too few rows": (lambda n, D, H: (torch.empty(n, D), torch.empty(n - 1, H)), "states"),
+    "wide states": (lambda n, D, H: (torch.empty(n, D), torch.empty(n, H + 1)), "states"),
+}
+
+
+@pytest.mark.parametrize("case", OUTPUTS)
+def test_outputs_that_do_not_fit_are_refused(tmp_path, target, case):
+    make, message = OUTPUTS[case]
+
+    def examine(native, inputs):
+        given = inputs()
+        outputs = make(sum(given[WANTED]), V, H)
+        with pytest.raises(ValueError, match=message):
+            native.rows(*given, *(None if output is None else dlpack(output) for output in outputs))
+
+    head = write_block_head(tmp_path / "head", "dspark")
+    serve_examined(target, head, lambda passes: ExaminedRows(passes, examine), steps=16, topk=3)
+
+
+@pytest.mark.parametrize("form", ["dspark", "speculators"])
+def test_rows_of_the_native_call_have_the_bits_of_their_pieces(tmp_path, target, form):
+    seen = []
+
+    class Both(ExaminedRows):
+        def rows(self, *arguments):
+            made, expected = super().rows(*arguments), self.passes.pieces.rows(*arguments)
+            assert torch.equal(made.logits, expected.logits)
+            assert (made.states is None) == (expected.states is None) == (form == "speculators")
+            assert made.states is None or torch.equal(made.states, expected.states)
+            seen.append(len(made.logits))
+            return made
+
+    head = write_block_head(tmp_path / "head", form)
+    serve_examined(target, head, lambda passes: Both(passes, lambda native, inputs: None), steps=16, topk=3)
+    assert len(set(seen)) > 2

@@ -1,6 +1,8 @@
 // A block head in one call: keys and values of committed tokens, then blocks and their chains of draft tokens.
 #include "ops/block_head.hpp"
 
+#include <numeric>
+
 #include <nanobind/stl/vector.h>
 
 #include "bindings/decoder_stack.hpp"
@@ -62,6 +64,22 @@ class PyBlockHead {
             made = head_.draft(stack_->stack(), sampler, blocks, targets, of_target, size);
         }
         return to_tuple(made);
+    }
+
+    // states: of the same rows as the logits, where they are wanted.
+    void rows(const Array& hidden, const Array& positions, const Array& slots, const Array& ids,
+              const Array& block_positions, const Array& block_slots, const AttentionPlan& plan,
+              const std::vector<int>& firsts, const std::vector<int>& wanted, const Array& logits,
+              const std::optional<Array>& states) {
+        auto committed = checked_committed(hidden, positions, slots);
+        auto blocks = checked_blocks(ids, block_positions, block_slots, plan, firsts, wanted);
+        int64_t count = std::accumulate(wanted.begin(), wanted.end(), int64_t{0});
+        float* scores = checked_data<float>(logits, "logits", {count, stack_->num_logits()});
+        S* normed = states ? checked_data<S>(*states, "states", {count, weights_.hidden_size}) : nullptr;
+        nb::gil_scoped_release no_gil;
+        std::lock_guard lock(stack_->mutex());
+        if (committed.count) head_.write(stack_->stack(), committed);
+        head_.rows(stack_->stack(), blocks, scores, normed);
     }
 
    private:
@@ -174,7 +192,10 @@ void bind_block_head(nb::module_& m) {
         .def("write", &PyBlockHead<S>::write, nb::arg("hidden"), nb::arg("positions"), nb::arg("slots"))
         .def("draft", &PyBlockHead<S>::draft, nb::arg("hidden"), nb::arg("positions"), nb::arg("slots"), nb::arg("ids"),
              nb::arg("block_positions"), nb::arg("block_slots"), nb::arg("plan"), nb::arg("firsts"), nb::arg("wanted"),
-             nb::arg("sampler"), nb::arg("targets"));
+             nb::arg("sampler"), nb::arg("targets"))
+        .def("rows", &PyBlockHead<S>::rows, nb::arg("hidden"), nb::arg("positions"), nb::arg("slots"), nb::arg("ids"),
+             nb::arg("block_positions"), nb::arg("block_slots"), nb::arg("plan"), nb::arg("firsts"), nb::arg("wanted"),
+             nb::arg("logits"), nb::arg("states").none());
 }
 
 template void bind_block_head<Bf16>(nb::module_&);

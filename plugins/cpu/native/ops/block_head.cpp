@@ -48,11 +48,20 @@ void BlockHead<S>::write(const DecoderStack<S>& stack, const Committed& rows) {
     });
 }
 
-// logits_ of these rows, ascending, and the states that the confidence head reads of them.
+// Those of all blocks, ascending.
 template <typename S>
-void BlockHead<S>::run_layers(DecoderStack<S>& stack, const Blocks& blocks, const std::vector<int64_t>& rows,
-                              int num_logits) {
-    ptrdiff_t hidden = weights_.hidden_size, width = confidence_inputs();
+std::vector<int64_t> BlockHead<S>::proposing(const Blocks& blocks) {
+    std::vector<int64_t> rows;
+    for (size_t block = 0; block < blocks.wanted.size(); ++block)
+        for (int i = 0; i < blocks.wanted[block]; ++i)
+            rows.push_back(blocks.firsts[block] + blocks.first_proposing + i);
+    return rows;
+}
+
+// Leaves what the last layer gives for these rows, ascending, at the beginning of x_.
+template <typename S>
+void BlockHead<S>::run_layers(DecoderStack<S>& stack, const Blocks& blocks, const std::vector<int64_t>& rows) {
+    ptrdiff_t hidden = weights_.hidden_size;
     int count = static_cast<int>(rows.size());
     grow(x_, static_cast<size_t>(blocks.num_rows), hidden);
     for (int r = 0; r < blocks.num_rows; ++r)
@@ -62,12 +71,21 @@ void BlockHead<S>::run_layers(DecoderStack<S>& stack, const Blocks& blocks, cons
     AttentionPlan some = is_whole ? AttentionPlan(1, 1) : blocks.plan->of_rows(rows);
     stack.forward_some(x_.data(), blocks.positions, blocks.slots, *blocks.plan, blocks.num_rows, nullptr,
                        {rows.data(), count, is_whole ? blocks.plan : &some});
-    grow(logits_, rows.size(), num_logits);
-    stack.logits(x_.data(), nullptr, count, logits_.data());
-    if (!width) return;
-    judged_.assign(rows.size() * static_cast<size_t>(width), S{});  // rows behind a chain's end have no entry
-    table_.rms_norm({x_.data(), hidden, count}, weights_.final_norm, weights_.eps, weights_.hidden_size,
-                    {judged_.data(), width, count});
+}
+
+// The first rows of x_.
+template <typename S>
+void BlockHead<S>::normed(int rows, S* out, ptrdiff_t stride) {
+    table_.rms_norm({x_.data(), weights_.hidden_size, rows}, weights_.final_norm, weights_.eps, weights_.hidden_size,
+                    {out, stride, rows});
+}
+
+template <typename S>
+void BlockHead<S>::rows(DecoderStack<S>& stack, const Blocks& blocks, float* logits, S* states) {
+    std::vector<int64_t> rows = proposing(blocks);
+    run_layers(stack, blocks, rows);
+    stack.logits(x_.data(), nullptr, static_cast<int>(rows.size()), logits);
+    if (states) normed(static_cast<int>(rows.size()), states, weights_.hidden_size);
 }
 
 // To the logits of each chain's row, what its last token adds.
@@ -131,18 +149,24 @@ template <typename S>
 std::vector<DraftToken> BlockHead<S>::draft(DecoderStack<S>& stack, Sampler& sampler, const Blocks& blocks,
                                             const TargetRows& targets, const int64_t* ids, int num_logits) {
     size_t longest = static_cast<size_t>(*std::max_element(blocks.wanted.begin(), blocks.wanted.end()));
-    std::vector<int64_t> rows;
+    std::vector<int64_t> rows = proposing(blocks);
     std::vector<size_t> first_row;  // of each chain among the rows
     Level level{{}, targets, {}};
+    size_t num_rows = 0;
     for (size_t chain = 0; chain < blocks.wanted.size(); ++chain) {
-        first_row.push_back(rows.size());
+        first_row.push_back(num_rows);
         level.chains.push_back(chain);
         level.tokens.push_back(blocks.ids[blocks.firsts[chain]]);
-        level.targets.rows[chain].row = static_cast<int64_t>(rows.size());
-        for (int i = 0; i < blocks.wanted[chain]; ++i)
-            rows.push_back(blocks.firsts[chain] + blocks.first_proposing + i);
+        level.targets.rows[chain].row = static_cast<int64_t>(num_rows);
+        num_rows += static_cast<size_t>(blocks.wanted[chain]);
     }
-    run_layers(stack, blocks, rows, num_logits);
+    run_layers(stack, blocks, rows);
+    grow(logits_, rows.size(), num_logits);
+    stack.logits(x_.data(), nullptr, static_cast<int>(rows.size()), logits_.data());
+    if (ptrdiff_t width = confidence_inputs()) {
+        judged_.assign(rows.size() * static_cast<size_t>(width), S{});  // rows behind a chain's end have no entry
+        normed(static_cast<int>(rows.size()), judged_.data(), width);
+    }
     std::vector<DraftToken> made(blocks.wanted.size() * longest, DraftToken{0, 0.0f});
     Logits logits{logits_.data(), num_logits, static_cast<int>(rows.size()), num_logits};
     for (int depth = 0; !level.chains.empty(); ++depth) {

@@ -59,6 +59,10 @@ class BlockHead {
     std::vector<DraftToken> draft(DecoderStack<S>& stack, Sampler& sampler, const Blocks& blocks,
                                   const TargetRows& targets, const int64_t* ids, int num_logits);
 
+    // Of the rows that propose, block by block: the stack's logits, without what a Markov head adds, and
+    // `states` [rows][hidden_size] behind the final norm, which may be null.
+    void rows(DecoderStack<S>& stack, const Blocks& blocks, float* logits, S* states);
+
    private:
     // The chains that go on.
     struct Level {
@@ -66,7 +70,9 @@ class BlockHead {
         TargetRows targets;           // their rows are those of the logits
         std::vector<int64_t> tokens;  // the last one of each chain
     };
-    void run_layers(DecoderStack<S>& stack, const Blocks& blocks, const std::vector<int64_t>& rows, int num_logits);
+    static std::vector<int64_t> proposing(const Blocks& blocks);
+    void run_layers(DecoderStack<S>& stack, const Blocks& blocks, const std::vector<int64_t>& rows);
+    void normed(int rows, S* out, ptrdiff_t stride);
     void add_markov(const Level& level, int num_logits);
     void keep_entries(const Level& level);
     float confidence(size_t row) const;

@@ -430,6 +430,23 @@ class DtypeModule:
             first row; wanted: its draft tokens, at least 1. A target row of each block, in this order and without
             edits. Returns (tokens, probabilities), max(wanted) of each block, probability 0 behind a chain's end."""
 
+        def rows(
+            self,
+            hidden: Tensor,
+            positions: Tensor,
+            slots: Tensor,
+            ids: Tensor,
+            block_positions: Tensor,
+            block_slots: Tensor,
+            plan: AttentionPlan,
+            firsts: Sequence[int],
+            wanted: Sequence[int],
+            logits: Tensor,
+            states: Tensor | None,
+        ) -> None:
+            """As `draft`, as far as the rows that propose, n in all: logits [n, D] float32, without what a Markov head
+            adds, and states [n, H] behind the final norm are written."""
+
     class GatedDeltaNet:
         """numbers: key heads G, value heads V, their sizes dk and dv, taps L. C = 2 G dk + V dv. All are float32."""
 

@@ -1,13 +1,15 @@
 """A block head's passes in one native call, with cpu_paged attention: committed tokens, blocks and chains.
 
-Requests with logits processors, which read the logits, are served piece by piece.
+Chains of requests with logits processors, which read the logits, are made piece by piece.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from specserve.api import BlockPass, DraftStep, ScoredRow
+import torch
+
+from specserve.api import BlockPass, BlockRows, DraftStep, ScoredRow
 from specserve.api.batch import part_of, rows_of_spans, to_device
 from specserve_cpu.attention import CpuPagedAttention, native_module
 from specserve_cpu.dlpack import dlpack
@@ -36,8 +38,9 @@ class FusedBlockPass(BlockPass):
         attention: CpuPagedAttention,
         sampler: CpuSampler,
         pieces: BlockPass,
+        head: BlockHead,
     ) -> None:
-        self.native, self.attention, self.sampler, self.pieces = native, attention, sampler, pieces
+        self.native, self.attention, self.sampler, self.pieces, self.head = native, attention, sampler, pieces, head
 
     def step(
         self, batch: Batch, hidden: Tensor | None, rows: Sequence[ScoredRow], count: int, *, from_target: bool
@@ -74,8 +77,21 @@ class FusedBlockPass(BlockPass):
     def arguments(
         self, committed: Batch, hidden: Tensor, blocks: Batch, requests: Sequence[Request], wanted: Sequence[int]
     ) -> list[Any]:
-        """Of the native call."""
+        """Of the native call that drafts."""
         targets = target_rows(None, [ScoredRow(i, request, ()) for i, request in enumerate(requests)])
+        return [*self.inputs(committed, hidden, blocks, wanted), self.sampler.native, targets]
+
+    def rows(self, committed: Batch, hidden: Tensor, blocks: Batch, wanted: Sequence[int]) -> BlockRows:
+        decoder, count = self.head.decoder, sum(wanted)
+        logits = torch.empty(count, decoder.config.vocab_size)
+        states = None
+        if self.head.confidence is not None:
+            states = torch.empty(count, decoder.hidden_size, dtype=decoder.dtype)
+        outputs = [dlpack(logits), None if states is None else dlpack(states)]
+        self.native.rows(*[*self.inputs(committed, hidden, blocks, wanted), *outputs])
+        return BlockRows(logits, states)
+
+    def inputs(self, committed: Batch, hidden: Tensor, blocks: Batch, wanted: Sequence[int]) -> list[Any]:
         return [
             dlpack(hidden),
             dlpack(committed.positions),
@@ -86,8 +102,6 @@ class FusedBlockPass(BlockPass):
             self.attention.plan(blocks).native,
             blocks.row_offsets,
             wanted,
-            self.sampler.native,
-            targets,
         ]
 
 
@@ -123,4 +137,4 @@ def fuse_blocks(
         first_proposing=head.first_proposing,
         draft_ids=None if head.vocabulary is None else head.vocabulary.ids,
     )
-    return FusedBlockPass(native, attention, sampler, pieces)
+    return FusedBlockPass(native, attention, sampler, pieces, head)
