@@ -10,7 +10,7 @@ import torch
 from eagle_engines import drafter_of, eagle_engine, write_draft, write_target
 from examined_passes import changed, serve_examined
 from test_eagle_native import OPTIONS, Drafts, requests_of_all_sorts, serve
-from toy_block_heads import BLOCK, FORMS, RANK, random_block_head, write_block_head
+from toy_block_heads import ALL_FORMS, BLOCK, FORMS, RANK, random_block_head, write_block_head
 from toy_heads import H, V
 
 from covering import covering
@@ -27,7 +27,7 @@ def target(tmp_path_factory):
 
 @covering(
     ("form", "dtype"), ("form", "is_causal"), ("form", "topk"), ("topk", "dtype"),
-    form=FORMS, dtype=["float32", "bfloat16"], is_causal=[False, True], topk=[1, 3],
+    form=ALL_FORMS, dtype=["float32", "bfloat16"], is_causal=[False, True], topk=[1, 3],
 )  # fmt: skip
 def test_the_native_call_drafts_what_its_pieces_draft(tmp_path, target, form, dtype, is_causal, topk):
     head, settings = write_block_head(tmp_path / "head", form, causal=is_causal), {"steps": 16, "topk": topk}
@@ -56,7 +56,7 @@ def test_a_confidence_head_that_reads_no_token_says_what_its_pieces_say(tmp_path
         assert draft[2] == pytest.approx(expected[place][2], rel=1e-5)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", ALL_FORMS)
 def test_a_draft_does_not_depend_on_the_requests_beside_it(tmp_path, target, form):
     head = write_block_head(tmp_path / "head", form)
     together, _ = serve(target, head, {"steps": 16}, how="chains", dtype="bfloat16")

@@ -60,6 +60,11 @@ class BlockHead:
     are."""
 
     @property
+    def reads_states(self) -> bool:
+        """Whether the Markov head or the confidence head does, behind the final norm."""
+        return self.confidence is not None or (self.markov is not None and self.markov.reads_state)
+
+    @property
     def judges_token(self) -> bool:
         """Whether the confidence head reads the entry of the token before, too."""
         return self.confidence is not None and self.confidence.in_features > self.decoder.hidden_size

@@ -22,7 +22,7 @@ struct BlockParts {
     Array embedding, hidden_norm;
     LinearPtr<S> fc, keys_values;
     std::optional<Array> markov_entry;
-    std::optional<LinearPtr<S>> markov_out, confidence;
+    std::optional<LinearPtr<S>> markov_out, markov_gate, markov_joint, confidence;
 };
 
 template <typename S>
@@ -147,16 +147,30 @@ class PyBlockHead {
             throw std::invalid_argument("a block head's layers must be plain, with a final norm behind them.");
         if (parts_.markov_entry.has_value() != parts_.markov_out.has_value())
             throw std::invalid_argument("markov_entry and markov_out must be given together.");
+        if ((parts_.markov_gate || parts_.markov_joint) &&
+            (!parts_.markov_out || (parts_.markov_gate && parts_.markov_joint)))
+            throw std::invalid_argument("one of markov_gate and markov_joint may be given, beside markov_out.");
         if (parts_.markov_out) {
-            rank = w.markov_rank = static_cast<int>(parts_.markov_entry->shape(1));
-            w.markov_entry = checked_data<S>(*parts_.markov_entry, "markov_entry", {w.vocab_size, rank});
-            w.markov_out = checked_linear(**parts_.markov_out, "markov_out", stack_->num_logits(), rank);
+            w.markov = markov_weights(w.vocab_size);
+            rank = w.markov.rank;
         }
         if (parts_.confidence) {
             bool reads_state_alone = (*parts_.confidence)->linear().in_features == hidden;
             w.confidence =
                 checked_linear(**parts_.confidence, "confidence", 1, reads_state_alone ? hidden : hidden + rank);
         }
+        return w;
+    }
+
+    MarkovWeights<S> markov_weights(int vocab_size) const {
+        int hidden = stack_->hidden_size(), rank = static_cast<int>(parts_.markov_entry->shape(1));
+        MarkovWeights<S> w;
+        w.rank = rank;
+        w.entries = checked_data<S>(*parts_.markov_entry, "markov_entry", {vocab_size, rank});
+        w.out = checked_linear(**parts_.markov_out, "markov_out", stack_->num_logits(), rank);
+        if (parts_.markov_gate) w.gate = checked_linear(**parts_.markov_gate, "markov_gate", rank, hidden + rank);
+        if (parts_.markov_joint)
+            w.joint = checked_linear(**parts_.markov_joint, "markov_joint", 3 * rank, hidden + 2 * rank);
         return w;
     }
 
@@ -178,17 +192,18 @@ void bind_block_head(nb::module_& m) {
             [](PyBlockHead<S>* self, std::shared_ptr<Machine> machine, std::shared_ptr<PyDecoderStack<S>> stack,
                Array embedding, LinearPtr<S> fc, Array hidden_norm, LinearPtr<S> keys_values,
                std::optional<Array> markov_entry, std::optional<LinearPtr<S>> markov_out,
+               std::optional<LinearPtr<S>> markov_gate, std::optional<LinearPtr<S>> markov_joint,
                std::optional<LinearPtr<S>> confidence, int first_proposing, std::optional<Array> draft_ids) {
                 BlockParts<S> parts{std::move(embedding),   std::move(hidden_norm),  std::move(fc),
                                     std::move(keys_values), std::move(markov_entry), std::move(markov_out),
-                                    std::move(confidence)};
+                                    std::move(markov_gate), std::move(markov_joint), std::move(confidence)};
                 new (self) PyBlockHead<S>(std::move(machine), std::move(stack), std::move(parts), std::move(draft_ids),
                                           first_proposing);
             },
             nb::kw_only(), nb::arg("machine"), nb::arg("stack"), nb::arg("embedding"), nb::arg("fc"),
             nb::arg("hidden_norm"), nb::arg("keys_values"), nb::arg("markov_entry").none(),
-            nb::arg("markov_out").none(), nb::arg("confidence").none(), nb::arg("first_proposing"),
-            nb::arg("draft_ids").none())
+            nb::arg("markov_out").none(), nb::arg("markov_gate").none(), nb::arg("markov_joint").none(),
+            nb::arg("confidence").none(), nb::arg("first_proposing"), nb::arg("draft_ids").none())
         .def("write", &PyBlockHead<S>::write, nb::arg("hidden"), nb::arg("positions"), nb::arg("slots"))
         .def("draft", &PyBlockHead<S>::draft, nb::arg("hidden"), nb::arg("positions"), nb::arg("slots"), nb::arg("ids"),
              nb::arg("block_positions"), nb::arg("block_slots"), nb::arg("plan"), nb::arg("firsts"), nb::arg("wanted"),

@@ -18,11 +18,11 @@ constexpr int kWritePhases = 6;  // two linear maps of up to two phases each, a 
 
 template <typename S>
 BlockHead<S>::BlockHead(const KernelTable<S>& table, std::shared_ptr<ThreadPool> pool, BlockHeadWeights<S> weights)
-    : table_(table), pool_(std::move(pool)), weights_(weights) {
+    : table_(table), pool_(std::move(pool)), weights_(weights),
+      markov_(table, pool_, weights.markov, weights.hidden_size) {
     quantizer_.add(weights_.fc);
     quantizer_.add(weights_.keys_values);
-    for (const std::optional<Linear<S>>* w : {&weights_.markov_out, &weights_.confidence})
-        if (*w) quantizer_.add(**w);
+    if (weights_.confidence) quantizer_.add(*weights_.confidence);
 }
 
 template <typename S>
@@ -88,33 +88,20 @@ void BlockHead<S>::rows(DecoderStack<S>& stack, const Blocks& blocks, float* log
     if (states) normed(static_cast<int>(rows.size()), states, weights_.hidden_size);
 }
 
+// Numbers of a row of judged_.
+template <typename S>
+ptrdiff_t BlockHead<S>::judged_width() const {
+    return std::max(confidence_inputs(), ptrdiff_t{markov_.reads_state() ? weights_.hidden_size : 0});
+}
+
 // To the logits of each chain's row, what its last token adds.
 template <typename S>
 void BlockHead<S>::add_markov(const Level& level, int num_logits) {
-    if (!weights_.markov_out) return;
-    const Linear<S>& w = *weights_.markov_out;
-    ptrdiff_t rank = weights_.markov_rank, size = num_logits;
-    int count = static_cast<int>(level.tokens.size());
-    grow(entries_, level.tokens.size(), rank);
-    grow(added_, level.tokens.size(), size);
-    for (int i = 0; i < count; ++i)
-        std::memcpy(entries_.data() + i * rank, weights_.markov_entry + level.tokens[static_cast<size_t>(i)] * rank,
-                    static_cast<size_t>(rank) * sizeof(S));
-    Rows<const S> entries{entries_.data(), rank, count};
-    quantizer_.reserve(count);
-    quantizer_.quantize(table_, w, entries, 0, count);
-    Inputs<S> inputs = quantizer_.inputs(w, entries);
-    run_kernels(*pool_, table_, 1, [&](ThreadPool::Team& team) {
-        team.parallel_for_ranges(w.num_panels(), [&](int begin, int end) {
-            table_.linear_logits(w, inputs, {begin, end}, {added_.data(), size, count});
-            ptrdiff_t last = std::min(ptrdiff_t{end} * kLanes, size);
-            for (int i = 0; i < count; ++i) {
-                float* to = logits_.data() + level.targets.rows[static_cast<size_t>(i)].row * size;
-                const float* more = added_.data() + i * size;
-                for (ptrdiff_t column = ptrdiff_t{begin} * kLanes; column < last; ++column) to[column] += more[column];
-            }
-        });
-    });
+    if (!markov_.exists()) return;
+    std::vector<typename MarkovHead<S>::Place> places;
+    for (size_t i = 0; i < level.tokens.size(); ++i)
+        places.push_back({level.tokens[i], level.targets.rows[i].row, level.chains[i]});
+    markov_.add(places, {judged_.data(), judged_width()}, logits_.data(), num_logits);
 }
 
 // For the confidence head, where it reads them.
@@ -122,8 +109,7 @@ template <typename S>
 void BlockHead<S>::keep_entries(const Level& level) {
     ptrdiff_t hidden = weights_.hidden_size, width = confidence_inputs(), rank = width - hidden;
     for (size_t i = 0; rank > 0 && i < level.tokens.size(); ++i)
-        std::memcpy(judged_.data() + level.targets.rows[i].row * width + hidden,
-                    weights_.markov_entry + level.tokens[i] * rank, static_cast<size_t>(rank) * sizeof(S));
+        std::copy_n(markov_.entry(level.tokens[i]), rank, judged_.data() + level.targets.rows[i].row * width + hidden);
 }
 
 template <typename S>
@@ -163,7 +149,8 @@ std::vector<DraftToken> BlockHead<S>::draft(DecoderStack<S>& stack, Sampler& sam
     run_layers(stack, blocks, rows);
     grow(logits_, rows.size(), num_logits);
     stack.logits(x_.data(), nullptr, static_cast<int>(rows.size()), logits_.data());
-    if (ptrdiff_t width = confidence_inputs()) {
+    markov_.start(blocks.wanted.size());
+    if (ptrdiff_t width = judged_width()) {
         judged_.assign(rows.size() * static_cast<size_t>(width), S{});  // rows behind a chain's end have no entry
         normed(static_cast<int>(rows.size()), judged_.data(), width);
     }

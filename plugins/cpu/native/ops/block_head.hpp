@@ -1,6 +1,6 @@
 // A block head: keys and values of committed tokens straight from the target's hidden states, a pass over each
 // request's block, and the chain of its draft tokens. The same functions as piece by piece, so the same bits but for
-// the sigmoids of the confidence head.
+// the sigmoids of the confidence head, and for a Markov head that reads states.
 #pragma once
 
 #include <memory>
@@ -9,6 +9,7 @@
 
 #include "ops/decoder_stack.hpp"
 #include "ops/grow.hpp"
+#include "ops/markov_head.hpp"
 #include "ops/sampler.hpp"
 
 namespace specserve {
@@ -23,9 +24,7 @@ struct BlockHeadWeights {
     const S* hidden_norm;
     Linear<S> keys_values;  // of each layer the keys, then the values
     const S* final_norm;
-    const S* markov_entry;  // [vocab_size][markov_rank]
-    int markov_rank;
-    std::optional<Linear<S>> markov_out;  // of an entry: what its token adds to the logits of the next
+    MarkovWeights<S> markov;
     std::optional<Linear<S>> confidence;  // of [state ; entry], or of the state alone
 };
 
@@ -74,6 +73,7 @@ class BlockHead {
     void run_layers(DecoderStack<S>& stack, const Blocks& blocks, const std::vector<int64_t>& rows);
     void normed(int rows, S* out, ptrdiff_t stride);
     void add_markov(const Level& level, int num_logits);
+    ptrdiff_t judged_width() const;
     void keep_entries(const Level& level);
     float confidence(size_t row) const;
     void find_confidences(size_t rows);
@@ -82,9 +82,10 @@ class BlockHead {
     KernelTable<S> table_;
     std::shared_ptr<ThreadPool> pool_;
     BlockHeadWeights<S> weights_;
-    std::vector<S> states_, context_, made_;    // of committed rows: fc's outputs, normed, keys and values
-    std::vector<S> x_, entries_, judged_;       // judged_: what the confidence head reads of each row of logits_
-    std::vector<float> logits_, added_, sure_;  // sure_: the confidence head's outputs
+    std::vector<S> states_, context_, made_;  // of committed rows: fc's outputs, normed, keys and values
+    std::vector<S> x_, judged_;         // judged_: of each row of logits_ its state, and what the confidence head reads
+    std::vector<float> logits_, sure_;  // sure_: the confidence head's outputs
+    MarkovHead<S> markov_;
     InputQuantizer<S> quantizer_;
 };
 

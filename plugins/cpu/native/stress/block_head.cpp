@@ -2,8 +2,10 @@
 // token, on one thread.
 #include "ops/block_head.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <deque>
+#include <limits>
 
 #include "ops/linear.hpp"
 #include "runtime/kernel_job.hpp"
@@ -91,25 +93,21 @@ struct HeadParts {
         for (auto [out_features, in_features] : {std::pair{hidden, target_size},
                                                  {numbers, hidden},
                                                  {Model<S>::kVocab, std::max(rank, 2)},
-                                                 {1, hidden + (between(random, 0, 1) ? rank : 0)}})
+                                                 {1, hidden + (between(random, 0, 1) ? rank : 0)},
+                                                 {std::max(rank, 2), hidden + std::max(rank, 2)},
+                                                 {3 * std::max(rank, 2), hidden + 2 * std::max(rank, 2)}})
             linears.push_back(random_linear<S>(pool, random, out_features, in_features, nullptr).packed);
         embedding = random_numbers<S>(random, static_cast<size_t>(Model<S>::kVocab * hidden));
         entries = random_numbers<S>(random, static_cast<size_t>(Model<S>::kVocab * rank));
-        weights = {embedding.data(),
-                   Model<S>::kVocab,
-                   hidden,
-                   1e-5f,
-                   linears[0].linear(),
-                   model.norm.data(),
-                   linears[1].linear(),
-                   model.norm.data(),
-                   nullptr,
-                   rank,
-                   {},
-                   {}};
+        weights = {embedding.data(),    Model<S>::kVocab,  hidden, 1e-5f, linears[0].linear(), model.norm.data(),
+                   linears[1].linear(), model.norm.data(), {},     {}};
         if (rank) {
-            weights.markov_entry = entries.data();
-            weights.markov_out = linears[2].linear();
+            weights.markov.entries = entries.data();
+            weights.markov.rank = rank;
+            weights.markov.out = linears[2].linear();
+            int kind = between(random, 0, 2);
+            if (kind == 1) weights.markov.gate = linears[4].linear();
+            if (kind == 2) weights.markov.joint = linears[5].linear();
         }
         if (judges) weights.confidence = linears[3].linear();
     }
@@ -149,26 +147,28 @@ std::vector<DraftToken> chain_of(const KernelTable<S>& table, DecoderStack<S>& s
     std::vector<DraftToken> chain;
     int64_t last = rows.ids[0];
     TargetRows target = rows.targets;
+    MarkovHead<S> markov(table, std::make_shared<ThreadPool>(1), w.markov, w.hidden_size);
+    markov.start(1);
     for (int i = 0; i < rows.wanted[0]; ++i, ++target.rows[0].index) {
         int64_t row = first_proposing + i;
         require(row < count, "a block has too few rows");
         std::vector<float> logits(Model<S>::kVocab);
         stack.logits(x.data(), &row, 1, logits.data());
-        const S* entry = w.markov_entry + last * w.markov_rank;
-        if (w.markov_out) {
-            std::vector<float> more = logits_of(table, *w.markov_out, entry);
-            for (size_t column = 0; column < logits.size(); ++column) logits[column] += more[column];
-        }
+        std::vector<S> state(width);
+        table.rms_norm({&x[static_cast<size_t>(row) * width], w.hidden_size, 1}, w.final_norm, w.eps, w.hidden_size,
+                       {state.data(), w.hidden_size, 1});
+        int64_t before = last;
+        if (markov.exists()) markov.add({{before, 0, 0}}, {state.data(), 0}, logits.data(), Model<S>::kVocab);
         DraftToken token =
             sampler.draft_tokens({logits.data(), Model<S>::kVocab, 1, Model<S>::kVocab}, target, nullptr, 1)[0];
         last = token.token;
         if (w.confidence) {
             std::vector<S> read(static_cast<size_t>(w.confidence->in_features));
-            table.rms_norm({&x[static_cast<size_t>(row) * width], w.hidden_size, 1}, w.final_norm, w.eps, w.hidden_size,
-                           {read.data(), w.hidden_size, 1});
-            std::copy_n(entry, read.size() - width, read.begin() + static_cast<ptrdiff_t>(width));
+            auto rest = std::copy(state.begin(), state.end(), read.begin());
+            std::copy_n(markov.entry(before), read.size() - width, rest);
             float logit = logits_of(table, *w.confidence, read.data())[0];
-            token.probability = static_cast<float>(1.0 / (1.0 + std::exp(-static_cast<double>(logit))));
+            float sigmoid = static_cast<float>(1.0 / (1.0 + std::exp(-static_cast<double>(logit))));
+            token.probability = std::max(sigmoid, std::numeric_limits<float>::min());
         }
         chain.push_back(token);
     }

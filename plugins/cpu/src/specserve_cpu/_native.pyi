@@ -403,6 +403,8 @@ class DtypeModule:
             keys_values: DtypeModule.PackedLinear,
             markov_entry: Tensor | None,
             markov_out: DtypeModule.PackedLinear | None,
+            markov_gate: DtypeModule.PackedLinear | None,
+            markov_joint: DtypeModule.PackedLinear | None,
             confidence: DtypeModule.PackedLinear | None,
             first_proposing: int,
             draft_ids: Tensor | None,

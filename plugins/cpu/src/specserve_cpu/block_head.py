@@ -85,7 +85,7 @@ class FusedBlockPass(BlockPass):
         decoder, count = self.head.decoder, sum(wanted)
         logits = torch.empty(count, decoder.config.vocab_size)
         states = None
-        if self.head.confidence is not None:
+        if self.head.reads_states:
             states = torch.empty(count, decoder.hidden_size, dtype=decoder.dtype)
         outputs = [dlpack(logits), None if states is None else dlpack(states)]
         self.native.rows(*[*self.inputs(committed, hidden, blocks, wanted), *outputs])
@@ -116,9 +116,9 @@ def fuse_blocks(
 ) -> FusedBlockPass | None:
     """None where a part of it is not ours."""
     decoder, markov, confidence = head.decoder, head.markov, head.confidence
-    maps = [head.fc, head.keys_values, *([] if markov is None else [markov.out]), *([confidence] if confidence else [])]
-    if markov is not None and markov.reads_state:
-        return None
+    found = [head.fc, head.keys_values, confidence]
+    found += [] if markov is None else [markov.out, markov.gate, markov.joint]
+    maps = [each for each in found if each is not None]
     if decoder.config.beyond_llama or not all(map(is_packed, maps)) or not isinstance(attention, CpuPagedAttention):
         return None
     passes = fuse(machine, decoder, attention)
@@ -133,6 +133,8 @@ def fuse_blocks(
         keys_values=native_linear(head.keys_values),
         markov_entry=None if markov is None else markov.entry,
         markov_out=None if markov is None else native_linear(markov.out),
+        markov_gate=None if markov is None or markov.gate is None else native_linear(markov.gate),
+        markov_joint=None if markov is None or markov.joint is None else native_linear(markov.joint),
         confidence=None if confidence is None else native_linear(confidence),
         first_proposing=head.first_proposing,
         draft_ids=None if head.vocabulary is None else head.vocabulary.ids,

@@ -79,13 +79,7 @@ class PiecewiseBlockPass(BlockPass):
         batch = msgspec.structs.replace(blocks, scored_rows=scored, num_scored=len(proposing))
         x = self.passes.layers(self.passes.embed(batch), batch, self.attention.plan(batch))
         states = None
-        if self.reads_states:
+        if self.head.reads_states:
             rows = x[: batch.num_rows].index_select(0, scored)
             states = self.in_tiles(lambda part: self.decoder.normed(part, self.decoder.final_norm), rows)
         return BlockRows(self.passes.logits(x, batch), states)
-
-    @property
-    def reads_states(self) -> bool:
-        """Whether the Markov head or the confidence head does."""
-        markov = self.head.markov
-        return self.head.confidence is not None or (markov is not None and markov.reads_state)
