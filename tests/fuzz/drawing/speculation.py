@@ -23,7 +23,9 @@ TOGETHER = (
 THREE = (("noisy", "repeat", "ngram"), ("ngram", "oracle", "repeat"), ("eagle", "noisy", "ngram"))
 NO_DRAFT_MODELS = ("qwen3_5_moe_text",)
 HEADS = {3: "dspark", 5: "peagle"}
-"""Kinds of heads of their own, for chains of so many steps."""
+"""Kinds of heads of their own, for drafts of so many steps."""
+TREE_HEADS = ("dspark",)
+"""Those that draft trees, too."""
 OWN = ("oracle", "noisy", "evil")
 """The fuzzer's drafters: they are told what each request will say."""
 
@@ -40,8 +42,9 @@ def draw_speculation(rng: random.Random, model: ModelPlan) -> dict[str, Any]:
         "ngram": draw_ngram(rng) if "ngram" in drafters else {},
         "eagle": draw_eagle(rng) if "eagle" in drafters else {},
     }
-    if fields["eagle"].get("topk") == 1:
-        fields["head"] = HEADS.get(fields["eagle"]["steps"], "")
+    head = HEADS.get(fields["eagle"].get("steps"), "")
+    if fields["eagle"].get("topk") == 1 or head in TREE_HEADS:
+        fields["head"] = head
     if set(OWN) & set(drafters) and not model.is_demo and rng.random() < 0.4:
         layers = model.config["num_hidden_layers"]
         wanted = rng.sample(range(-1, layers + 1), rng.randint(1, layers + 1))
