@@ -56,7 +56,12 @@ def test_a_head_is_known_by_its_config_and_by_its_tensors(tmp_path, form):
             "without causal .* is not supported in a block head",
         ),
         ("dflash", {"output_multiplier": 2.0}, "a multiplier of the head's output"),
-        ("dflash", {"selector_rank": 32}, "DFlash2's candidate selector"),
+        (
+            "dflash",
+            {"selector_rank": 32},
+            r"selector_rank = 32 \(DFlash2's candidate selector\) .* Use a DFlash or DSpark",
+        ),
+        ("dflash", {"dflash_config": DFLASH["dflash_config"] | {"conv_group_size": 8}}, "DFlash2's convolutions"),
         ("dflash", {"vocab_size": 96}, "vocabulary of the head: 96 tokens; of the target: 64"),
         ("dflash", {"hidden_size": H + 8}, r"fc.weight has shape \[32, 64\], but config.json says \[40, 64\]"),
         ("speculators", {"transformer_layer_config": []}, "transformer_layer_config must be an object"),
@@ -90,6 +95,20 @@ def test_a_missing_tensor_is_named(tmp_path, form, name, match):
 def test_a_tensor_that_config_json_does_not_describe_is_refused(tmp_path):
     path = write_block_head(tmp_path, "dspark", enable_confidence_head=False)
     with pytest.raises(ModelError, match=r"confidence_head.proj.* is not part of the block head"):
+        opened(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "meaning"),
+    [
+        ("candidate_selector.successor_codebook", "DFlash2's candidate selector"),
+        ("layers.1.attention_conv.base", "DFlash2's convolutions"),
+        ("model.layers.0.mlp_conv.base", "DFlash2's convolutions"),
+    ],
+)
+def test_parts_of_dflash2_are_refused_by_name_whatever_config_json_says(tmp_path, name, meaning):
+    path = write_block_head(tmp_path, "dflash", random_block_head("dflash") | {name: torch.zeros(2, 2)})
+    with pytest.raises(ModelError, match=rf"tensor {name} \({meaning}\) is not supported .* n-gram drafts"):
         opened(path)
 
 

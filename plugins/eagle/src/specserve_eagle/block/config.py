@@ -27,16 +27,20 @@ OUTER_KEYS = ("dtype", "torch_dtype", "quantization_config")
 MAX_BLOCK, MAX_RANK = 64, 4096
 FULL, SLIDING = "full_attention", "sliding_attention"
 """Kinds of layers."""
+CONVOLUTIONS, SELECTOR = "DFlash2's convolutions", "DFlash2's candidate selector"
 UNSUPPORTED = {
     "attention_sink_bias": "attention sinks",
     "attention_value_scale": "scaled values",
     "output_multiplier": "a multiplier of the head's output",
-    "conv_kernel_size": "DFlash2's convolutions",
-    "selector_rank": "DFlash2's candidate selector",
+    "conv_kernel_size": CONVOLUTIONS,
+    "conv_group_size": CONVOLUTIONS,
+    "selector_rank": SELECTOR,
+    "selector_top_k": SELECTOR,
     "num_experts": "a mixture of experts",
     "kv_lora_rank": "multi-head latent attention",
 }
 """Options that must be absent, null, false or 0: to ignore one would cost acceptance, silently."""
+INSTEAD = "Use a DFlash or DSpark head without it, a head of another kind for this target, or n-gram drafts."
 FACTORS = ("attention_value_scale", "output_multiplier")
 """Those of them that may be 1."""
 
@@ -133,7 +137,7 @@ def own_keys(raw: RawJson) -> RawJson:
 def refuse_unsupported(keys: Mapping[str, Any], where: str) -> None:
     for key, meaning in UNSUPPORTED.items():
         if keys.get(key) and not (key in FACTORS and keys[key] == 1):
-            raise ModelError(f"{where}: {key} = {keys[key]!r} ({meaning}) is not supported in a block head.")
+            raise ModelError(f"{where}: {key} = {keys[key]!r} ({meaning}) is not supported in a block head. {INSTEAD}")
 
 
 def markov_kind(keys: RawJson, where: str) -> MarkovKind:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from specserve.api import ModelError
+from specserve_eagle.block.config import CONVOLUTIONS, INSTEAD, SELECTOR
 from specserve_eagle.checkpoints.block_names import candidates
 from specserve_eagle.checkpoints.stored import open_stored
 from specserve_eagle.checkpoints.tensors import Expected, HeadCheckpoint
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from specserve_eagle.block.config import BlockConfig
+
+UNSUPPORTED_PARTS = {"attention_conv": CONVOLUTIONS, "mlp_conv": CONVOLUTIONS, "candidate_selector": SELECTOR}
+"""Modules by a part of their tensors' names."""
 
 
 def expected_tensors(config: BlockConfig) -> dict[str, Expected]:
@@ -71,4 +77,13 @@ def layer_shapes(config: BlockConfig) -> dict[str, tuple[int, ...]]:
 def open_block_head(path: Path, config: BlockConfig) -> HeadCheckpoint:
     """The checkpoint in directory `path`, checked from its headers. Raises ModelError."""
     source = open_stored(path, config.layers.quantization)
+    refuse_unsupported_parts(source.tensors, str(path))
     return HeadCheckpoint(source, expected_tensors(config), candidates, "block head")
+
+
+def refuse_unsupported_parts(names: Iterable[str], where: str) -> None:
+    """Whatever config.json calls their numbers."""
+    for name in sorted(names):
+        for part, meaning in UNSUPPORTED_PARTS.items():
+            if part in name.split("."):
+                raise ModelError(f"{where}: tensor {name} ({meaning}) is not supported in a block head. {INSTEAD}")
