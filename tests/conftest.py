@@ -42,11 +42,16 @@ LONG_FILES = ("test_conformance.py", "test_soak_short.py", "test_dry_run.py", "t
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """What is collected stays to the end: a million objects that the garbage collector need not visit again and again.
-    It would take a third of the collection, and then 0.5 s each time that a test calls it."""
+    It would take a third of the collection, and then 0.5 s each time that a test calls it.
+
+    The tests' bytecode, in which pytest rewrites assertions, is kept for the next run, also where
+    PYTHONDONTWRITEBYTECODE is set."""
     gc.disable()
+    kept, sys.dont_write_bytecode = sys.dont_write_bytecode, False
     try:
         return (yield)
     finally:
+        sys.dont_write_bytecode = kept
         gc.collect()
         gc.freeze()
         gc.enable()
