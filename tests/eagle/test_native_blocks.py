@@ -10,7 +10,7 @@ import torch
 from eagle_engines import drafter_of, eagle_engine, write_draft, write_target
 from examined_passes import changed, serve_examined
 from test_eagle_native import OPTIONS, Drafts, requests_of_all_sorts, serve
-from toy_block_heads import ALL_FORMS, BLOCK, FORMS, RANK, random_block_head, write_block_head
+from toy_block_heads import ALL_FORMS, BLOCK, RANK, random_block_head, write_block_head
 from toy_heads import H, V
 
 from covering import covering
