@@ -16,8 +16,11 @@ from specserve_workbench.testing.requests import toy_request
 DEMO = Path(__file__).parents[2] / "demo"
 GGUF = DEMO.parent / "build" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 HEAD, STEPS = "smollm2-eagle3", 3
+CHAIN, TREE = {"steps": STEPS}, {"steps": STEPS, "topk": 3, "draft_tokens": 8}
 LEAST = {0.0: 1.55, 0.8: 1.45}
 """Tokens of a verify step by temperature, the bonus token included, with three draft tokens."""
+OF_TREES = 1.8
+"""The same of trees, greedily."""
 ALONE, BESIDE_NGRAM = ("cpu", "eagle"), ("cpu", "eagle", "ngram")
 OPTIONS = {"dtype": "auto", "kv_memory": "512M", "max_model_len": 2048}
 
@@ -46,9 +49,9 @@ def plain(model, questions, temperature, plugins):
 
 
 @cache
-def drafted(model, questions, temperature, plugins):
+def drafted(model, questions, temperature, plugins, *, tree=False):
     """The tokens, and how many a verify step gave."""
-    tables = {"eagle": {"model": HEAD, "steps": STEPS}}
+    tables = {"eagle": {"model": HEAD, **(TREE if tree else CHAIN)}}
     engine = make_engine(model, plugins=plugins, plugin_options=tables, **OPTIONS).engine
     verify_everything(engine)
     result = run_requests(engine, requests(questions, temperature))
@@ -65,6 +68,12 @@ def test_the_tokens_are_those_of_plain_decoding(smollm2, questions, temperature,
 @pytest.mark.parametrize("temperature", list(LEAST))
 def test_drafts_for_questions_that_it_was_not_trained_on_are_accepted(smollm2, questions, temperature):
     assert drafted(smollm2, questions, temperature, ALONE)[1] >= LEAST[temperature]
+
+
+def test_trees_are_lossless_and_accepted_more(smollm2, questions):
+    tokens, length = drafted(smollm2, questions, 0.0, ALONE, tree=True)
+    assert tokens == plain(smollm2, questions, 0.0, ("cpu",))
+    assert length >= OF_TREES
 
 
 def test_it_drafts_for_the_file_of_four_bits_too(questions):
