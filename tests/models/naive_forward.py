@@ -40,6 +40,8 @@ def forward(model: DecoderModel, token_ids: Sequence[int]) -> Tensor:
     places = [BatchRows(tile, None) for tile in tiles]
     rotations = [model.rotations(positions[tile]) for tile in tiles]
     x = torch.cat([model.embed(ids[tile]) for tile in tiles])
+    given = [model.layer_inputs(x[tile], ids[tile]) for tile in tiles]
+    keys_values = {}
     for layer in range(model.num_layers):
         gates = [None] * len(tiles)
         if isinstance(model.layers[layer].mixer, ShortConv):
@@ -52,10 +54,15 @@ def forward(model: DecoderModel, token_ids: Sequence[int]) -> Tensor:
             ]
             gates = [piece.gates for piece in pieces]
             q, k, v = (torch.cat(parts) for parts in zip(*(piece[:3] for piece in pieces), strict=True))
+            keys_values[layer] = k, v = keys_values.get(model.kv_sources.get(layer), (k, v))
             mixed = attention(model, model.cache_layers[layer], q, k, v)
         outputs = [
             model.attention_output(layer, x[tile], mixed[tile], at, gate)
             for tile, at, gate in zip(tiles, places, gates, strict=True)
+        ]
+        outputs = [
+            model.layer_end(layer, out, at, None if inputs is None else inputs[layer])
+            for out, at, inputs in zip(outputs, places, given, strict=True)
         ]
         x = torch.cat(outputs)
     return torch.cat([model.head(x[t]) for t in tiles])[: len(token_ids)]
@@ -95,7 +102,7 @@ def remembered(model: DecoderModel, layer: int, rows: Tensor) -> Tensor:
 def attention(model: DecoderModel, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """layer: among those with attention; q: [T, heads, d]; k, v: [T, kv_heads, d] -> [T, heads, d]."""
     window, cap, sinks = model.sliding_windows[layer], model.soft_caps[layer], model.sinks[layer]
-    groups = model.num_heads // model.num_kv_heads
+    groups = model.num_heads // k.shape[1]
     q, k, v = (x.float().transpose(0, 1) for x in (q, k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)))
     distance = torch.arange(q.shape[1])[:, None] - torch.arange(q.shape[1])
     hidden = distance < 0 if window is None else (distance < 0) | (distance >= window)

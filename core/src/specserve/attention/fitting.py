@@ -27,14 +27,17 @@ def misfits(can: AttentionCapabilities, needs: AttentionNeeds) -> list[str]:
     if can.missing:
         reasons.insert(0, can.missing)
     multiple = can.head_bytes.get(needs.device, 1)
-    if needs.head_bytes % multiple:
-        reasons.append(f"the model's heads of {needs.head_bytes} bytes are no multiple of its {multiple}")
-    if can.max_head_dim is not None and needs.head_dim > can.max_head_dim:
-        reasons.append(f"the model's heads of {needs.head_dim} numbers are more than its {can.max_head_dim}")
+    itemsize, most = needs.head_bytes // needs.head_dim, max(needs.head_dims)
+    for head_bytes in (size * itemsize for size in needs.head_dims):
+        if head_bytes % multiple:
+            reasons.append(f"the model's heads of {head_bytes} bytes are no multiple of its {multiple}")
+    if can.max_head_dim is not None and most > can.max_head_dim:
+        reasons.append(f"the model's heads of {most} numbers are more than its {can.max_head_dim}")
     if layout_for(can, needs) is None:
         names = ", ".join(layout.name for layout in can.kv_layouts) or "(none that its parts share)"
         reasons.append(
-            f"blocks of {needs.block_size} and heads of {needs.head_dim} fit none of its KV layouts: {names}"
+            f"blocks of {needs.block_size} and heads of {' and '.join(map(str, needs.head_dims))} fit none of its KV "
+            f"layouts: {names}"
         )
     if needs.soft_caps and not can.soft_caps:
         reasons.append("it does not cap scores, as the model's layers do")
@@ -48,9 +51,11 @@ def misfits(can: AttentionCapabilities, needs: AttentionNeeds) -> list[str]:
 
 
 def layout_for(can: AttentionCapabilities, needs: AttentionNeeds) -> KVLayout | None:
-    """The layout of keys and values in the cache: the first of the backend's layouts that fits."""
-    fitting = (layout for layout in can.kv_layouts if layout.fits(needs.block_size, needs.head_dim))
-    return next(fitting, None)
+    """The layout of keys and values in the cache: the first of the backend's layouts that fits all layers."""
+    for layout in can.kv_layouts:
+        if all(layout.fits(needs.block_size, size) for size in needs.head_dims):
+            return layout
+    return None
 
 
 def unknown(name: str, offers: Mapping[str, AttentionFactory]) -> str:

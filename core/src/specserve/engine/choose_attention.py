@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 import torch
 
+from specserve.attention.by_shape import AttentionByShape, Member, members_of
 from specserve.attention.fitting import best_fit, cuts_drafts, layout_for, misfits, none_fits, unknown
+from specserve.engine.size_cache import CacheShape
 from specserve.errors import ConfigError, PluginError
 from specserve.plugins.interface_checks import as_list, check_members, check_type
 from specserve.protocols import PHASES, AttentionCapabilities, AttentionNeeds, AttentionSpec
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
     from specserve.config import EngineConfig
     from specserve.kv.cache import KVCache
+    from specserve.models.layer_attention import HeadShape
     from specserve.models.served_model import ServedModel
     from specserve.plugins.host import PluginHost
     from specserve.protocols import AttentionBackend, AttentionFactory, Drafter, DraftLayers, GraphMode, KVLayout
@@ -58,12 +61,25 @@ class AttentionChoice(NamedTuple):
     owner: str
     factory: AttentionFactory
     needs: AttentionNeeds
-    spec: AttentionSpec
+    specs: tuple[AttentionSpec, ...]
+    """One, or one for each shape of heads that layers have."""
+    members: tuple[Member, ...] = ()
+    """By layer, where there are several."""
+
+    def cache_shape(self, dtype: torch.dtype, token_widths: tuple[int, ...]) -> CacheShape:
+        """dtype: the model's."""
+        others = tuple(CacheShape.of(spec, dtype) for spec in self.specs[1:])
+        return CacheShape.of(self.specs[0], dtype, token_widths)._replace(others=others)
 
     def build(self, cache: KVCache, device: torch.device) -> ChosenAttention:
         dtype = getattr(torch, self.needs.dtype)
-        backend = self.factory.build(self.spec, cache, device, dtype)
-        check(self.owner, backend, BACKEND_PARTS, "AttentionBackend")
+        caches = (cache, *cache.others)
+        backends = [
+            self.factory.build(spec, each, device, dtype) for spec, each in zip(self.specs, caches, strict=True)
+        ]
+        for each in backends:
+            check(self.owner, each, BACKEND_PARTS, "AttentionBackend")
+        backend = AttentionByShape(backends, self.members) if self.members else backends[0]
         can = self.factory.capabilities
         return ChosenAttention(
             backend,
@@ -71,8 +87,8 @@ class AttentionChoice(NamedTuple):
             can.row_invariant,
             chains_only=not can.tree_mask,
             cuts_drafts=cuts_drafts(can, self.needs),
-            graphs=can.graphs,
-            layout=self.spec.kv_layout,
+            graphs=() if self.members else can.graphs,
+            layout=self.specs[0].kv_layout,
         )
 
 
@@ -91,21 +107,22 @@ def choose_attention(
     config: EngineConfig, host: PluginHost, model: ServedModel, drafters: Sequence[Drafter]
 ) -> AttentionChoice:
     """The attention of the target."""
-    spec = spec_of(config, model)
-    needs = needs_of(config, spec, drafts=bool(drafters), trees=has_trees(host, drafters))
-    return checked_choice(host, config, model.part.agree_on_attention(needs), spec)
+    specs = by_shape(spec_of(config, model), model.head_shapes)
+    needs = needs_of(config, specs, drafts=bool(drafters), trees=has_trees(host, drafters))
+    choice = checked_choice(host, config, model.part.agree_on_attention(needs), specs)
+    return choice if len(specs) == 1 else choice._replace(members=tuple(members_of(model.head_shapes)))
 
 
 def choose_draft_attention(config: EngineConfig, host: PluginHost, layers: DraftLayers) -> AttentionChoice:
     """The attention of a draft model, by the same rules. All its rows are of the phase decode."""
     spec = msgspec.structs.replace(spec_of(config, layers), first_key=int(layers.reads_hidden))
-    needs = needs_of(config, spec, drafts=False, trees=layers.has_trees)
+    needs = needs_of(config, [spec], drafts=False, trees=layers.has_trees)
     needs = msgspec.structs.replace(needs, first_key=spec.first_key, phases=("decode",))
-    return checked_choice(host, config, needs, spec)
+    return checked_choice(host, config, needs, [spec])
 
 
 def checked_choice(
-    host: PluginHost, config: EngineConfig, needs: AttentionNeeds, spec: AttentionSpec
+    host: PluginHost, config: EngineConfig, needs: AttentionNeeds, specs: Sequence[AttentionSpec]
 ) -> AttentionChoice:
     """Raises ConfigError where the chosen backend does not fit."""
     owners, offers = offered(host)
@@ -117,7 +134,8 @@ def checked_choice(
         check_asked_for(other, factory, needs)
     layout = layout_for(factory.capabilities, needs)
     assert layout is not None, "a backend without a layout is a misfit"
-    return AttentionChoice(owner, factory, needs, msgspec.structs.replace(spec, kv_layout=layout))
+    laid_out = tuple(msgspec.structs.replace(spec, kv_layout=layout) for spec in specs)
+    return AttentionChoice(owner, factory, needs, laid_out)
 
 
 def has_trees(host: PluginHost, drafters: Sequence[Drafter]) -> bool:
@@ -137,7 +155,25 @@ def spec_of(config: EngineConfig, layers: ServedModel | DraftLayers) -> Attentio
     )
 
 
-def needs_of(config: EngineConfig, spec: AttentionSpec, *, drafts: bool, trees: bool) -> AttentionNeeds:
+def by_shape(spec: AttentionSpec, shapes: Sequence[HeadShape]) -> list[AttentionSpec]:
+    """spec: of all layers; shapes: of each one's heads, or empty -> one for each shape, of the layers that have it."""
+    if not shapes:
+        return [spec]
+    specs = []
+    for shape in dict.fromkeys(shapes):
+        own = [layer for layer, each in enumerate(shapes) if each == shape]
+        windows, caps, sinks = (
+            tuple(of_layers[layer] for layer in own if of_layers)
+            for of_layers in (spec.sliding_windows, spec.soft_caps, spec.sinks)
+        )
+        specs.append(
+            msgspec.structs.replace(spec, **shape._asdict(), sliding_windows=windows, soft_caps=caps, sinks=sinks)
+        )
+    return specs
+
+
+def needs_of(config: EngineConfig, specs: Sequence[AttentionSpec], *, drafts: bool, trees: bool) -> AttentionNeeds:
+    spec = specs[0]
     return AttentionNeeds(
         device=config.device,
         dtype=config.dtype,
@@ -147,8 +183,9 @@ def needs_of(config: EngineConfig, spec: AttentionSpec, *, drafts: bool, trees: 
         graphs=config.graphs,
         drafts=drafts,
         trees=trees,
-        soft_caps=any(cap is not None for cap in spec.soft_caps),
-        sinks=any(sinks is not None for sinks in spec.sinks),
+        soft_caps=any(cap is not None for spec in specs for cap in spec.soft_caps),
+        sinks=any(sinks is not None for spec in specs for sinks in spec.sinks),
+        other_head_dims=tuple(spec.head_dim for spec in specs[1:]),
     )
 
 

@@ -20,7 +20,7 @@ from specserve.engine.make_tokenizer import check_vocabulary, make_tokenizer
 from specserve.engine.model_roles import collect_families, collect_formats, collect_libraries, make_part
 from specserve.engine.resolve_config import find_device, resolve_config
 from specserve.engine.roles import OwnedKernels, make_drafters, make_kernels
-from specserve.engine.size_cache import CacheShape, make_cache
+from specserve.engine.size_cache import make_cache
 from specserve.engine.size_states import make_states
 from specserve.engine.target_pass import PassSize, check_target
 from specserve.load_progress import ASSEMBLING, DOWNLOADING, PACKING, READING
@@ -116,7 +116,7 @@ def load_rest(
     drafters = make_drafters(config, host, model)
     attention = choose_attention(config, host, model, drafters)
     layered = find_layered(config, host, drafters)
-    shape = CacheShape.of(attention.spec, model.dtype, model.token_widths)
+    shape = attention.cache_shape(model.dtype, model.token_widths)
     check_target(model, drafters)
     of_drafts = PassSize.of(config, drafters).added_to(draft_bytes(config, model, layered), model.vocab_size)
     cache = make_cache(config, model, shape, of_drafts)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from specserve.engine.choose_attention import AttentionChoice, choose_draft_attention
-from specserve.engine.size_cache import CacheShape, DraftBytes, allocate
+from specserve.engine.size_cache import DraftBytes, allocate
 from specserve.kv.slots import num_blocks_for
 from specserve.protocols import DraftResources
 
@@ -46,7 +46,7 @@ def draft_bytes(config: EngineConfig, model: ServedModel, layered: Sequence[Laye
     """What the layers of all drafters take."""
     per_block = fixed = 0
     for drafter, layers, attention in layered:
-        keys = CacheShape.of(attention.spec, model.dtype, layers.token_widths).bytes_per_block(config.block_size)
+        keys = attention.cache_shape(model.dtype, layers.token_widths).bytes_per_block(config.block_size)
         state = len(drafter.needs.hidden_layers) * model.hidden_size * model.dtype.itemsize * layers.reads_hidden
         per_block += keys + state
         fixed += keys * num_scratch(config, layers)
@@ -83,7 +83,7 @@ def resources(
     num_layers = model.num_layers + 1
     hidden_layers = tuple(layer % num_layers for layer in drafter.needs.hidden_layers)
     num_blocks = cache.num_blocks + num_scratch(config, layers)
-    shape = CacheShape.of(choice.spec, model.dtype, layers.token_widths)
+    shape = choice.cache_shape(model.dtype, layers.token_widths)
     own = allocate(config, shape, num_blocks, model.device)
     attention = choice.build(own, model.device)
     states = None

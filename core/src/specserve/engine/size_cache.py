@@ -31,6 +31,8 @@ class CacheShape(NamedTuple):
     token_widths: tuple[int, ...] = ()
     """What each layer without attention keeps of a token, in numbers of the model's dtype."""
     token_dtype: torch.dtype = torch.float32
+    others: tuple[CacheShape, ...] = ()
+    """Of further layers, whose heads have other sizes, under the same block ids."""
 
     @classmethod
     def of(cls, layers: AttentionSpec, dtype: torch.dtype, token_widths: tuple[int, ...] = ()) -> CacheShape:
@@ -42,6 +44,7 @@ class CacheShape(NamedTuple):
 
     def bytes_per_block(self, block_size: int) -> int:
         keys = KVCache.bytes_per_block(self.num_layers, block_size, self.num_kv_heads, self.head_dim, self.dtype)
+        keys += sum(other.bytes_per_block(block_size) for other in self.others)
         return keys + sum(self.token_widths) * block_size * self.token_dtype.itemsize
 
 
@@ -96,7 +99,8 @@ def allocate(
     config: EngineConfig, shape: CacheShape, count: int, device: torch.device, num_scratch: int = 0
 ) -> KVCache:
     """A cache of `count` blocks for requests."""
-    try:
+
+    def cache_of(shape: CacheShape) -> KVCache:
         return KVCache(
             num_layers=shape.num_layers,
             num_blocks=count,
@@ -109,6 +113,11 @@ def allocate(
             token_dtype=shape.token_dtype,
             num_scratch=num_scratch,
         )
+
+    try:
+        cache = cache_of(shape)
+        cache.others = tuple(map(cache_of, shape.others))
+        return cache
     except RuntimeError as error:  # what torch's allocators raise
         wanted = (count + num_scratch) * shape.bytes_per_block(config.block_size)
         raise ConfigError(

@@ -83,6 +83,8 @@ class KVCache:
         """For each layer without attention, [slots, width]: what it keeps of each token."""
         self.mover: Mover = move_tokens
         """A backend with a kernel of its own for this may replace it when it is built."""
+        self.others: tuple[KVCache, ...] = ()
+        """Of layers whose heads have other sizes, under the same block ids: tokens are moved in all of them."""
 
     @staticmethod
     def bytes_per_block(num_layers: int, block_size: int, num_kv_heads: int, head_dim: int, dtype: torch.dtype) -> int:
@@ -92,9 +94,10 @@ class KVCache:
         """Address and bytes of the keys and of the values of each layer, as far as they lie in whole huge pages; empty
         on another device."""
         size = self.data[0, 0].numel() * self.data.itemsize // HUGE_PAGE * HUGE_PAGE
+        of_others = [area for other in self.others for area in other.host_areas()]
         if self.data.device.type != "cpu" or not size:
-            return []
-        return [(area.data_ptr(), size) for layer in self.data for area in layer]
+            return of_others
+        return [(area.data_ptr(), size) for layer in self.data for area in layer] + of_others
 
     def write(self, layer: int, slots: Tensor, keys: Tensor, values: Tensor) -> None:
         """slots: [T] int64; keys, values: [T, kv_heads, head_dim].
@@ -129,3 +132,5 @@ class KVCache:
             self.mover(self.data, source, target)
             for states in self.token_states:
                 move_tokens(states[None, None], source, target)
+            for other in self.others:
+                other.move(source, target)

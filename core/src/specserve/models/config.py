@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from specserve.models.experts_config import ExpertsConfig
+from specserve.models.layer_attention import HeadShape, LayerAttention, TokenInputs
 from specserve.models.mixer import MixerConfig
 from specserve.models.rope_config import RopeConfig
 
@@ -104,6 +105,16 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What attention gives is multiplied by sigmoids of a linear map of the layer's input: one for each head, or for
     each of its numbers. Those of numbers are stored with the queries: of each head the query, then its gates."""
     query_scale: QueryScale | None = None
+    layer_attention: tuple[LayerAttention, ...] = ()
+    """Per layer; empty where all layers have `num_kv_heads` of `head_dim` and keys and values of their own."""
+    inner_sizes: tuple[int, ...] = ()
+    """Per layer: the width of its MLP; empty where all have `intermediate_size`."""
+    value_norm: bool = False
+    """Values are normed, head by head, without a weight. With it, or where layers differ (`layer_attention`),
+    `specserve.models.varied_decoder` computes the layers."""
+    layer_scales: bool = False
+    """What a layer gives is multiplied by a number of its own."""
+    token_inputs: TokenInputs | None = None
     multipliers: Multipliers = Multipliers()
     experts: ExpertsConfig | None = None
     mixers: tuple[MixerConfig | None, ...] = ()
@@ -141,6 +152,10 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
             "sinks": self.sinks,
             "attention gate": self.attention_gate is not None,
             "query scale": self.query_scale is not None,
+            "heads by layer": bool(self.layer_attention),
+            "value norms": self.value_norm,
+            "layer scales": self.layer_scales,
+            "token inputs": self.token_inputs is not None,
         }
         return frozenset(name for name, there in found.items() if there)
 
@@ -148,10 +163,26 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
         """What the layer has in place of attention."""
         return self.mixers[layer] if self.mixers else None
 
+    def attention(self, layer: int) -> LayerAttention:
+        """Of a layer with attention."""
+        if self.layer_attention:
+            return self.layer_attention[layer]
+        return LayerAttention(num_kv_heads=self.num_kv_heads, head_dim=self.head_dim)
+
+    def inner_size(self, layer: int) -> int:
+        """The width of the layer's MLP."""
+        return self.inner_sizes[layer] if self.inner_sizes else self.intermediate_size
+
     @property
     def attention_layers(self) -> tuple[int, ...]:
-        """The layers that have keys and values."""
-        return tuple(layer for layer in range(self.num_layers) if self.mixer(layer) is None)
+        """The layers that have keys and values of their own."""
+        layers = (layer for layer in range(self.num_layers) if self.mixer(layer) is None)
+        return tuple(layer for layer in layers if self.attention(layer).reads is None)
+
+    @property
+    def head_shapes(self) -> tuple[HeadShape, ...]:
+        """Of each of those; empty where all have the same."""
+        return tuple(self.attention(layer).shape for layer in self.attention_layers) if self.layer_attention else ()
 
     @property
     def token_widths(self) -> tuple[int, ...]:

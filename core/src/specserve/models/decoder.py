@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from specserve.models.mlp import Mlp
     from specserve.models.projection import BatchRows
     from specserve.models.rope import RotaryTable
+    from specserve.models.token_inputs import GivenInput, InputsOfTokens
     from specserve.protocols import AdaptableProjection, KernelSet
 
 
@@ -70,6 +71,14 @@ class DecoderLayer:
     mixer: Mixer | RecurrentMixer | None = None
     gate_proj: Projection | None = None
     """From the layer's normed input to gates of attention's heads: see `ModelConfig.attention_gate`."""
+    given: GivenInput | None = None
+    """For its vector of a token: see `ModelConfig.token_inputs`."""
+    scale: Tensor | None = None
+    """[1]: of the layer's output."""
+
+    @property
+    def qk_norms(self) -> tuple[Tensor | None, Tensor | None]:
+        return self.q_norm, self.k_norm
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +93,7 @@ class DecoderWeights:
     projections: Mapping[str, Projection]
     """Every projection by name, those of the layers and the head."""
     part: ModelPart = WHOLE_MODEL
+    token_inputs: InputsOfTokens | None = None
     read_whole: Callable[[str], Tensor] | None = None
     """Reads a tensor of the checkpoint, where these weights are a part of the model's."""
 
@@ -112,11 +122,14 @@ class DecoderModel(ServedModel):
         self.scale = config.head_dim**-0.5 if of_scores is None else of_scores
         attending = config.attention_layers
         self.cache_layers = {layer: place for place, layer in enumerate(attending)}
-        """Of layers with attention: their place among those, by which backends and the KV cache know them."""
+        """Of layers with attention: the place of their keys and values, by which backends and the KV cache know
+        them."""
         self.sliding_windows = tuple(config.sliding_windows[layer] for layer in attending)
         self.soft_caps = (config.multipliers.score_cap,) * len(attending)
         self.sinks = tuple(weights.layers[layer].sinks for layer in attending)
         self.token_widths = config.token_widths
+        self.kv_sources: Mapping[int, int] = {}
+        """By layer that makes no keys and values: the earlier one whose it reads."""
         mixers = {number: layer.mixer for number, layer in enumerate(weights.layers)}
         near = {number: mixer for number, mixer in mixers.items() if isinstance(mixer, Mixer)}
         recurrent = {number: mixer for number, mixer in mixers.items() if isinstance(mixer, RecurrentMixer)}
@@ -232,6 +245,15 @@ class DecoderModel(ServedModel):
         x = x + self.branch(weights.o_proj(attn, at), weights.attention_output_norm)
         added = weights.mlp(self.normed(x, weights.mlp_norm), at)
         return x.add_(self.branch(added, weights.mlp_output_norm))
+
+    def layer_inputs(self, x: Tensor, ids: Tensor) -> Tensor | None:
+        """x: [T, H], what `embed` gave of these ids, [T] int64. What every layer is given of each token beside the
+        hidden state, [layers, T, d]; None in models that have no such inputs."""
+
+    def layer_end(self, layer: int, x: Tensor, at: BatchRows, given: Tensor | None = None) -> Tensor:
+        """x: [T, H], what `attention_output` gave; given: of `layer_inputs`, that of this layer -> the layer's output
+        [T, H]."""
+        return x
 
     def branch(self, x: Tensor, norm: Tensor | None) -> Tensor:
         """What attention or the MLP adds, from the output of its last linear map."""

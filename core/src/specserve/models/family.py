@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from specserve.models.config import ModelConfig, QueryScale
     from specserve.models.decoder import DecoderWeights
     from specserve.models.experts_config import ExpertsConfig
+    from specserve.models.layer_attention import LayerAttention, TokenInputs
     from specserve.models.mixer import MixerConfig
     from specserve.models.rope import RotaryTable
     from specserve.protocols import KernelSet
@@ -48,6 +49,9 @@ class LayerTraits(NamedTuple):
     sinks: bool = False
     attention_gate: GateOf | None = None
     query_scale: QueryScale | None = None
+    value_norm: bool = False
+    layer_scales: bool = False
+    token_inputs: TokenInputs | None = None
     multipliers: Multipliers = Multipliers()
 
 
@@ -103,6 +107,14 @@ class ModelFamily:
         are ModelErrors."""
         return (None,) * num_layers
 
+    def layer_attention(self, raw: RawJson, num_layers: int, where: str) -> tuple[LayerAttention, ...]:
+        """Per layer: the sizes of its heads, and whose keys and values it reads; empty where layers do not differ."""
+        return ()
+
+    def inner_sizes(self, raw: RawJson, num_layers: int) -> tuple[int, ...]:
+        """Per layer: the width of its MLP; empty where all have `intermediate_size`."""
+        return ()
+
     def experts(self, raw: RawJson, num_layers: int) -> ExpertsConfig | None:
         """The layers' mixtures of experts, where they have them. ModelErrors where config.json is wrong."""
         return None
@@ -128,3 +140,7 @@ class ModelFamily:
         """Linear maps and norms that the checkpoint has under another name, or as rows of a larger matrix; and single
         tensors, by names that end with `.weight` or `.bias`."""
         return {}
+
+    def left_out(self, config: ModelConfig) -> tuple[str, ...]:
+        """How names of tensors begin that a file may have and the model never reads."""
+        return ()

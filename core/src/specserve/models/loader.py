@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from specserve.models.decoder import DecoderModel
     from specserve.models.family import ModelFamily
     from specserve.models.library import LibraryModel
+    from specserve.models.rope import RotaryTable
+    from specserve.models.rope_config import RopeConfig
     from specserve.models.served_model import ServedModel
     from specserve.models.weight_format import WeightFormat
     from specserve.protocols import KernelSet
@@ -113,18 +115,33 @@ class ModelLoader(NamedTuple):
             keep_text(checkpoint)
         stored_as = family.stored_as(config)
         arrange(checkpoint, stored_as)
+        leave_out(checkpoint, family.left_out(config))
         kind: torch.dtype = getattr(torch, config.dtype if dtype == "auto" else dtype)
         config = tied_as_stored(config, checkpoint, kind)
         check_tensors(config, checkpoint)
         own, place = self.part.numbers(config), Place(torch.device(device), kind)
         weights = WeightReader(config, kernels, checkpoint, place, self.part, stored_as).read()
         checkpoint.finish()
-        tables = dict.fromkeys(rope for rope in config.layer_ropes if rope is not None)
-        tables = {
-            rope: rotary_table(msgspec.structs.replace(config, rope=rope), length).on(place.device) for rope in tables
-        }
-        layers = [None if rope is None else tables[rope] for rope in config.layer_ropes]
+        layers = layer_tables(config, length, place.device)
         return family.decoder(own, kernels, weights, rotary.on(place.device), *([layers] if layers else []))
+
+
+def layer_tables(config: ModelConfig, length: int, device: torch.device) -> list[RotaryTable | None]:
+    """Of `config.layer_ropes`; equal ones are one object."""
+
+    @cache
+    def made(rope: RopeConfig, head_dim: int) -> RotaryTable:
+        return rotary_table(msgspec.structs.replace(config, rope=rope, head_dim=head_dim), length).on(device)
+
+    ropes = enumerate(config.layer_ropes)
+    return [None if rope is None else made(rope, config.attention(layer).head_dim) for layer, rope in ropes]
+
+
+def leave_out(checkpoint: Checkpoint, beginnings: tuple[str, ...]) -> None:
+    """Take no notice of the tensors whose names begin so."""
+    for name in checkpoint.names:
+        if beginnings and name.startswith(beginnings):
+            checkpoint.forget(name)
 
 
 def unknown_fields_told(path: Path, config: ModelConfig) -> str:

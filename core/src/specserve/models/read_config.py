@@ -89,6 +89,8 @@ def parse_config(
     return msgspec.structs.replace(
         config,
         sliding_windows=family.sliding_windows(known, count, where),
+        layer_attention=family.layer_attention(known, count, where),
+        inner_sizes=family.inner_sizes(known, count),
         experts=family.experts(known, count),
         mixers=family.mixers(known, count, where),
         layer_ropes=tuple(_layer_ropes(family.rotations(known, count, where), family, where)),

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+    from specserve.models.layer_attention import HeadShape
     from specserve.models.projection import Projection
     from specserve.protocols import (
         AdaptableProjection,
@@ -47,6 +48,8 @@ class ServedModel:
     soft_caps: tuple[float | None, ...] = ()
     sinks: tuple[Tensor | None, ...] = ()
     """Per layer with attention, or empty where no layer has any: see `specserve.protocols.AttentionSpec`."""
+    head_shapes: tuple[HeadShape, ...] = ()
+    """Per layer with keys and values: the sizes of those; empty where all have `num_kv_heads` of `head_dim`."""
     token_widths: tuple[int, ...] = ()
     """Per layer without attention: how many numbers of the model's dtype it keeps of each token."""
     reach: int | None = None

@@ -33,53 +33,84 @@ GATE = "self_attn.g_proj"
 """See `ModelConfig.attention_gate`."""
 SHARED_EXPERT, SHARED_GATE = "shared_expert", "shared_expert_gate"
 """Of a layer's `mlp`: see `ExpertsConfig.shared_size` and `shared_gate`."""
+TOKEN_TABLE, TOKEN_PROJECTION, TOKEN_NORM = (
+    f"model.{name}" for name in ("embed_tokens_per_layer", "per_layer_model_projection", "per_layer_projection_norm")
+)
+GIVEN_GATE, GIVEN_OUTPUT, GIVEN_NORM = "per_layer_input_gate", "per_layer_projection", "post_per_layer_input_norm"
+"""Of the model and of a layer: see `ModelConfig.token_inputs`."""
+LAYER_SCALE = "layer_scalar"
+"""Of a layer, a tensor of one number: see `ModelConfig.layer_scales`."""
 CHOICE_BIAS = "mlp.choice.bias"
 """Of a layer with experts: see `ExpertsConfig.choice_bias`."""
 
 
 def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     """Every tensor of the checkpoint with its shape."""
-    hidden, inner = config.hidden_size, config.intermediate_size
+    hidden = config.hidden_size
     shapes: dict[str, tuple[int, ...]] = {
         "model.embed_tokens.weight": (config.vocab_size, hidden),
         "model.norm.weight": (hidden,),
     }
     if not config.tied:
         shapes["lm_head.weight"] = (config.vocab_size, hidden)
-    q_size, kv_size = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
-    with_gates = 2 * q_size if config.attention_gate == "number" else q_size
-    linears: LinearMaps = {
-        "self_attn.q_proj": (with_gates, hidden, config.qkv_bias),
-        "self_attn.k_proj": (kv_size, hidden, config.qkv_bias),
-        "self_attn.v_proj": (kv_size, hidden, config.qkv_bias),
-        "self_attn.o_proj": (hidden, q_size, config.o_bias),
-    }
-    if config.num_gates:
-        linears[GATE] = (config.num_gates, hidden, False)
-    plain, experts = mlp_maps("mlp", hidden, inner, config.mlp_bias), expert_maps(config)
-    norms, of_attention = dict.fromkeys(NORMS[config.norm_places].values(), hidden), dict[str, tuple[int, ...]]()
-    if config.qk_norm:
-        of_head = config.qk_norm_of == "head"
-        of_attention = {
-            "self_attn.q_norm": (config.head_dim if of_head else q_size,),
-            "self_attn.k_norm": (config.head_dim if of_head else kv_size,),
-        }
+    experts, norms = expert_maps(config), dict.fromkeys(NORMS[config.norm_places].values(), hidden)
     for layer in range(config.num_layers):
         prefix, mixer = f"model.layers.{layer}.", config.mixer(layer)
-        own = linears if mixer is None else mixer.input_maps(hidden) | mixer.output_map(hidden)
-        of_layer = {name: (size,) for name, size in norms.items()} | (of_attention if mixer is None else {})
+        own = attention_maps(config, layer) if mixer is None else mixer.input_maps(hidden) | mixer.output_map(hidden)
+        of_attention = head_norms(config, layer) if mixer is None else {}
+        of_layer = {name: (size,) for name, size in (norms | of_attention).items()}
         shapes |= {f"{prefix}{name}.weight": shape for name, shape in of_layer.items()}
         if mixer is not None:
             shapes |= {f"{prefix}{name}": shape for name, shape in mixer.tensors(hidden).items()}
         elif config.sinks:
             shapes[f"{prefix}self_attn.sinks"] = (config.num_heads,)
         chosen_from = config.experts if config.experts is not None and config.experts.layers[layer] else None
+        plain = mlp_maps("mlp", hidden, config.inner_size(layer), config.mlp_bias)
         maps = own | (plain if chosen_from is None else experts)
         shapes |= {f"{prefix}{name}.weight": (rows, columns) for name, (rows, columns, _) in maps.items()}
         shapes |= {f"{prefix}{name}.bias": (rows,) for name, (rows, _, biased) in maps.items() if biased}
         if chosen_from is not None and chosen_from.choice_bias:
             shapes[f"{prefix}{CHOICE_BIAS}"] = (chosen_from.count,)
+        if config.layer_scales:
+            shapes[f"{prefix}{LAYER_SCALE}"] = (1,)
+        if config.token_inputs is not None:
+            size = config.token_inputs.size
+            shapes[f"{prefix}{GIVEN_GATE}.weight"] = (size, hidden)
+            shapes[f"{prefix}{GIVEN_OUTPUT}.weight"] = (hidden, size)
+            shapes[f"{prefix}{GIVEN_NORM}.weight"] = (hidden,)
+    if config.token_inputs is not None:
+        width = config.num_layers * config.token_inputs.size
+        shapes[f"{TOKEN_TABLE}.weight"] = (config.token_inputs.vocab_size, width)
+        shapes[f"{TOKEN_PROJECTION}.weight"] = (width, hidden)
+        shapes[f"{TOKEN_NORM}.weight"] = (config.token_inputs.size,)
     return shapes
+
+
+def attention_maps(config: ModelConfig, layer: int) -> LinearMaps:
+    """Those of a layer with attention; one that reads another layer's keys and values makes none."""
+    hidden, own = config.hidden_size, config.attention(layer)
+    q_size, kv_size = config.num_heads * own.head_dim, own.num_kv_heads * own.head_dim
+    with_gates = 2 * q_size if config.attention_gate == "number" else q_size
+    maps: LinearMaps = {"self_attn.q_proj": (with_gates, hidden, config.qkv_bias)}
+    if own.reads is None:
+        maps["self_attn.k_proj"] = (kv_size, hidden, config.qkv_bias)
+        if own.projects_values:
+            maps["self_attn.v_proj"] = (kv_size, hidden, config.qkv_bias)
+    maps["self_attn.o_proj"] = (hidden, q_size, config.o_bias)
+    if config.num_gates:
+        maps[GATE] = (config.num_gates, hidden, False)
+    return maps
+
+
+def head_norms(config: ModelConfig, layer: int) -> dict[str, int]:
+    """The norms of queries and keys of a layer with attention, and their sizes."""
+    if not config.qk_norm:
+        return {}
+    own, of_head = config.attention(layer), config.qk_norm_of == "head"
+    sizes = {"self_attn.q_norm": own.head_dim * (1 if of_head else config.num_heads)}
+    if own.reads is None:
+        sizes["self_attn.k_norm"] = own.head_dim * (1 if of_head else own.num_kv_heads)
+    return sizes
 
 
 def mlp_maps(block: str, hidden: int, inner: int, biased: bool) -> LinearMaps:

@@ -20,11 +20,12 @@ from specserve.models.projection import BatchRows
 from specserve.protocols import ForwardPass, RecurrentMixer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from torch import Tensor
 
     from specserve.batch.batch import Batch
+    from specserve.models.decoder import AttentionInput
     from specserve.models.served_model import ServedModel
     from specserve.protocols import AttentionBackend, KernelSet
 
@@ -67,8 +68,9 @@ class TiledPass(ForwardPass):
         xs = [x[tile] for tile in tiles]
         aux_tiles = [None if aux is None else aux[tile] for tile in tiles]
         places = [BatchRows(tile, batch.lora) for tile in tiles]
-        # rows beyond T are padding: no other row reads them
-        padded = x.new_zeros((len(positions), model.num_heads, model.head_dim)) if len(positions) > T else None
+        ids = self.pad(batch.input_ids)
+        given = [model.layer_inputs(rows, ids[tile]) for rows, tile in zip(xs, tiles, strict=True)]
+        attending = Attending(self, plan, T)
         tokens = None if model.reach is None else PrecedingTokens.of(batch, model.reach, x.device)
         runs = state_runs(batch) if model.recurrent else []
         for layer in range(model.num_layers):
@@ -94,17 +96,14 @@ class TiledPass(ForwardPass):
                     for rows, rotation, at, aux_tile in zip(xs, rotations, places, aux_tiles, strict=True)
                 ]
                 gates = [piece.gates for piece in pieces]
-                q, k, v = (joined(parts)[:T] for parts in zip(*(piece[:3] for piece in pieces), strict=True))
-                out = self.attention.forward(model.cache_layers[layer], q, k, v, plan)
-                if out.shape != q.shape:  # a broadcast would reach the rows of other requests
-                    raise BadAnswerError("gave attention of another shape than the queries")
-                # in one dtype and layout, whatever the backend's and the number of rows
-                mixed = out.to(q.dtype).contiguous()
-                if padded is not None:
-                    padded[:T], mixed = out, padded
+                mixed = attending(layer, pieces)
             xs = [
                 model.attention_output(layer, rows, mixed[at.rows], at, of_tile)
                 for rows, at, of_tile in zip(xs, places, gates, strict=True)
+            ]
+            xs = [
+                model.layer_end(layer, rows, at, None if of_tile is None else of_tile[layer])
+                for rows, at, of_tile in zip(xs, places, given, strict=True)
             ]
         out = joined(xs)
         copy_tap(taps, model.num_layers, out)
@@ -125,6 +124,39 @@ class TiledPass(ForwardPass):
     def tiles(self, num_rows: int) -> list[slice]:
         tile = self.row_tile or num_rows
         return [slice(begin, begin + tile) for begin in range(0, num_rows, tile)]
+
+
+class Attending:
+    """Attention of one pass's rows, layer by layer, over the first `num_rows` of the padded ones."""
+
+    def __init__(self, passes: TiledPass, plan: Any, num_rows: int) -> None:
+        self.passes, self.plan, self.num_rows = passes, plan, num_rows
+        self.shared: dict[int, tuple[Tensor, Tensor]] = {}
+        """Keys and values of these rows, by layers that others read."""
+        self.padded: dict[tuple[int, ...], Tensor] = {}
+        """By the shape of a row. Rows behind the first are padding: no other row reads them."""
+
+    def __call__(self, layer: int, pieces: Sequence[AttentionInput]) -> Tensor:
+        """pieces: of each tile -> [padded rows, heads, d]."""
+        model = self.passes.model
+        q, k, v = (joined(parts) for parts in zip(*(piece[:3] for piece in pieces), strict=True))
+        count, q, k, v = len(q), *(rows[: self.num_rows] for rows in (q, k, v))
+        source = model.kv_sources.get(layer)
+        if source is not None:  # written once more, to the same slots, as every backend does both in one call
+            k, v = self.shared[source]
+        elif layer in model.kv_sources.values():
+            self.shared[layer] = k, v
+        out = self.passes.attention.forward(model.cache_layers[layer], q, k, v, self.plan)
+        if out.shape != q.shape:  # a broadcast would reach the rows of other requests
+            raise BadAnswerError("gave attention of another shape than the queries")
+        if count == self.num_rows:  # in one dtype and layout, whatever the backend's and the number of rows
+            return out.to(q.dtype).contiguous()
+        shape = (count, *q.shape[1:])
+        if shape not in self.padded:
+            self.padded[shape] = q.new_zeros(shape)
+        padded = self.padded[shape]
+        padded[: self.num_rows] = out
+        return padded
 
 
 def in_tiles(row_tile: int | None, function: Callable[..., Tensor], *rows: Tensor) -> Tensor:

@@ -18,12 +18,20 @@ from specserve.models.quantised import DeferredWeight, dense, placed, stacked
 from specserve.models.tensor_names import (
     BLOCKS,
     CHOICE_BIAS,
+    GIVEN_GATE,
+    GIVEN_NORM,
+    GIVEN_OUTPUT,
+    LAYER_SCALE,
     NORMS,
     SHARED_EXPERT,
     SHARED_GATE,
+    TOKEN_NORM,
+    TOKEN_PROJECTION,
+    TOKEN_TABLE,
     expected_shapes,
     rows_of,
 )
+from specserve.models.token_inputs import GivenInput, InputsOfTokens
 from specserve.protocols.part import StoredAs, WholeMap
 
 if TYPE_CHECKING:
@@ -82,8 +90,11 @@ class WeightReader:
         self.projections["lm_head"] = lm_head
         embedding = self.embedding(read, lm_head)
         final_norm = self.norm("model.norm")
+        of_tokens = None if config.token_inputs is None else self.inputs_of_tokens()
         read_whole = None if self.part is WHOLE_MODEL else self.whole
-        return DecoderWeights(embedding, layers, final_norm, lm_head, self.projections, self.part, read_whole)
+        return DecoderWeights(
+            embedding, layers, final_norm, lm_head, self.projections, self.part, of_tokens, read_whole
+        )
 
     def embedding(self, weight: Tensor | DeferredWeight, lm_head: Projection) -> Tensor | Projection:
         """The tokens' vectors; those of a quantised weight are kept packed, and once where the head has them, too."""
@@ -107,11 +118,13 @@ class WeightReader:
         mixer = self.config.mixer(index)
         if mixer is not None:
             return self.mixing_layer(index, mixer, norms)
+        own = self.config.attention(index)
+        parts = ("q_proj", "k_proj", "v_proj")[: 1 if own.reads is not None else 3 if own.projects_values else 2]
         return DecoderLayer(
             input_norm=norms.get("input_norm"),
-            qkv_proj=self.projection(index, "qkv_proj", "self_attn", ("q_proj", "k_proj", "v_proj")),
+            qkv_proj=self.projection(index, "qkv_proj", "self_attn", parts),
             q_norm=self.norm(f"{prefix}.self_attn.q_norm") if qk_norm else None,
-            k_norm=self.norm(f"{prefix}.self_attn.k_norm") if qk_norm else None,
+            k_norm=self.norm(f"{prefix}.self_attn.k_norm") if qk_norm and own.reads is None else None,
             o_proj=self.projection(index, "o_proj", "self_attn", ("o_proj",)),
             attention_output_norm=norms.get("attention_output_norm"),
             mlp_norm=norms.get("mlp_norm"),
@@ -119,7 +132,20 @@ class WeightReader:
             mlp=self.mlp(index),
             sinks=self.wide(f"{prefix}.self_attn.sinks") if self.config.sinks else None,
             gate_proj=self.projection(index, "g_proj", "self_attn", ("g_proj",)) if self.config.num_gates else None,
+            given=None if self.config.token_inputs is None else self.given_input(index),
+            scale=self.joined((f"{prefix}.{LAYER_SCALE}",)) if self.config.layer_scales else None,
         )
+
+    def inputs_of_tokens(self) -> InputsOfTokens:
+        name = TOKEN_PROJECTION.rpartition(".")[2]
+        weight = self.linear_weight((TOKEN_PROJECTION,))
+        projection = self.projections[name] = Projection(name, weight, None, self.kernels.linear)
+        table = self.joined((f"{TOKEN_TABLE}.weight",))
+        return InputsOfTokens(table, projection, self.norm(TOKEN_NORM), self.config.norm_eps)
+
+    def given_input(self, index: int) -> GivenInput:
+        gate, output = (self.projection(index, name, "", (name,)) for name in (GIVEN_GATE, GIVEN_OUTPUT))
+        return GivenInput(gate, output, self.norm(f"model.layers.{index}.{GIVEN_NORM}"))
 
     def mixing_layer(self, index: int, mixer: MixerConfig, norms: Mapping[str, Tensor]) -> DecoderLayer:
         hidden = self.config.hidden_size
@@ -179,7 +205,9 @@ class WeightReader:
     def projection(
         self, index: int, name: str, block: str, parts: tuple[str, ...], kind: type[Projection] = Projection
     ) -> Projection:
-        paths = [f"model.layers.{index}.{block}.{part}" for part in parts]
+        """block: of the layer, where the maps stand in one."""
+        within = f"model.layers.{index}.{block}".rstrip(".")
+        paths = [f"{within}.{part}" for part in parts]
         weight = self.wide(f"{paths[0]}.weight") if kind is WideRouter else self.linear_weight(paths)
         biased = f"{paths[0]}.bias" in self.shapes
         bias = self.joined(tuple(f"{path}.bias" for path in paths)) if biased else None

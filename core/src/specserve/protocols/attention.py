@@ -90,7 +90,8 @@ class AttentionCapabilities(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttentionNeeds(msgspec.Struct, frozen=True, kw_only=True):
-    """The requirements of a configuration and its model on the backends."""
+    """The requirements of a configuration and its model on the backends. A model whose layers have heads of several
+    sizes has a backend of the chosen kind for each of them."""
 
     device: str
     dtype: str
@@ -109,8 +110,15 @@ class AttentionNeeds(msgspec.Struct, frozen=True, kw_only=True):
     """Does a layer cap its scores?"""
     sinks: bool = False
     """Does a layer have sinks?"""
+    other_head_dims: tuple[int, ...] = ()
+    """Sizes of heads in layers that have others than `head_dim`."""
     phases: tuple[Phase, ...] = PHASES
     """The phases to serve: all of the target, or decode alone for every row of a draft model."""
+
+    @property
+    def head_dims(self) -> tuple[int, ...]:
+        """Of all layers."""
+        return self.head_dim, *self.other_head_dims
 
 
 class AttentionSpec(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.engine.choose_attention import checked_choice, needs_of
+from specserve.engine.choose_attention import by_shape, checked_choice, needs_of
 from specserve.engine.resolve_config import find_device
 from specserve.engine.size_cache import CacheShape, free_memory, num_blocks
 from specserve.engine.size_states import StateSizes, num_saved
@@ -108,6 +108,7 @@ def cache_shape(case: Case) -> CacheShape:
         soft_caps=(model.multipliers.score_cap,) * len(attending),
         sinks=(torch.empty(0) if model.sinks else None,) * len(attending),
     )
-    needs = needs_of(config, spec, drafts=drafts, trees="draft.tree" in host.features)
-    chosen = checked_choice(host, config, needs, spec).spec
-    return CacheShape.of(chosen, getattr(torch, config.dtype), model.token_widths)
+    specs = by_shape(spec, model.head_shapes)
+    needs = needs_of(config, specs, drafts=drafts, trees="draft.tree" in host.features)
+    choice = checked_choice(host, config, needs, specs)
+    return choice.cache_shape(getattr(torch, config.dtype), model.token_widths)

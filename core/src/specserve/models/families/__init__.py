@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from specserve.errors import ModelError
 from specserve.models.families.gemma2 import Gemma2
 from specserve.models.families.gemma3 import Gemma3
+from specserve.models.families.gemma4 import Gemma4
 from specserve.models.families.glm4_moe import Glm4Moe
 from specserve.models.families.gpt_oss import GptOss
 from specserve.models.families.granite import Granite
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 BUILT_IN: tuple[ModelFamily, ...] = (
     Llama(), Mistral(), Qwen2(), Qwen3(), Gemma2(), Gemma3(), Granite(), Ministral(), Ministral3(), Olmo2(), Olmo3(),
     Phi3(), SmolLM3(), GptOss(), GraniteMoe(), Mixtral(), Olmoe(), Qwen3Moe(), Lfm2(), Lfm2Moe(), Lfm3(), Qwen35(),
-    Qwen35Moe(), Qwen2Moe(), GraniteMoeShared(), Glm4Moe(), Mimo(),
+    Qwen35Moe(), Qwen2Moe(), GraniteMoeShared(), Glm4Moe(), Mimo(), Gemma4(),
 )  # fmt: skip
 ARCHITECTURES = {architecture: family for family in BUILT_IN for architecture in family.architectures}
 

@@ -1,0 +1,39 @@
+"""Numbers of attention that differ from layer to layer: sizes of heads, and whose keys and values a layer reads."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+
+class HeadShape(NamedTuple):
+    """Of keys and values as they lie in the cache."""
+
+    num_kv_heads: int
+    head_dim: int
+
+
+class LayerAttention(msgspec.Struct, frozen=True, kw_only=True):
+    """Of one layer with attention."""
+
+    num_kv_heads: int
+    head_dim: int
+    reads: int | None = None
+    """The earlier layer whose keys and values it attends to; it makes none then. None: it attends to its own."""
+    projects_values: bool = True
+    """False: values are what the keys' linear map gives."""
+
+    @property
+    def shape(self) -> HeadShape:
+        return HeadShape(self.num_kv_heads, self.head_dim)
+
+
+class TokenInputs(msgspec.Struct, frozen=True, kw_only=True):
+    """Every layer is given a vector of each token beside the hidden state, made of the token's id and its embedding
+    ("per-layer embeddings" of Gemma 3n and 4)."""
+
+    size: int
+    """Numbers of a vector."""
+    vocab_size: int
+    """Tokens that the table of such vectors has."""
