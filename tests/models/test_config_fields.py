@@ -14,6 +14,7 @@ import torch
 from changed_files import change_json
 from naive_forward import forward, load
 from transformers import AutoModelForCausalLM
+from transformers.models.gemma4 import Gemma4AudioConfig, Gemma4Config, Gemma4VisionConfig
 from transformers.models.qwen3_5 import Qwen3_5VisionConfig
 from transformers.utils import logging as transformers_logging
 from transformers_reads import FAMILIES, SHARED, class_fields, reads, rotary_reads
@@ -40,7 +41,8 @@ CLASSES = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Q
 OF_IMAGES = {"vision_config", "text_config", "mm_tokens_per_image", "image_token_id", "video_token_id"}
 OF_MODULES = {family: {*family_named(family).reads} for family in FAMILIES if not family.endswith("_text")}
 OF_VISION = {field.name for field in fields(Qwen3_5VisionConfig)}
-WITH_IMAGES = ("gemma3", "qwen3_5", "qwen3_5_moe")
+OF_VISION |= {field.name for each in (Gemma4AudioConfig, Gemma4VisionConfig, Gemma4Config) for field in fields(each)}
+WITH_IMAGES = ("gemma3", "gemma4", "qwen3_5", "qwen3_5_moe")
 OF_MODULES |= {name: {*family_named(f"{name}_text").reads} | OF_IMAGES | OF_VISION for name in WITH_IMAGES}
 """The fields that a family alone reads, by transformers' modules."""
 

@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM
 from covering import covering
 from specserve.errors import ModelError
 from specserve.kernels.torch_kernels import TorchKernels
+from specserve.models.decoder import DecoderModel
 from specserve.models.loader import load_model
 from specserve.models.read_config import read_config
 from specserve.models.tiled import forward_pass
@@ -25,6 +26,7 @@ FAMILIES = (
     *("gpt_oss", "granitemoe", "mixtral", "olmoe", "qwen3_moe"),
     *("lfm2", "lfm2_moe", "lfm3", "qwen3_5_text"),
     *("qwen3_5_moe_text", "qwen2_moe", "granitemoeshared", "glm4_moe"),
+    "gemma4_text",
 )
 PROMPT = [(11 * i + 3) % 300 for i in range(70)]
 
@@ -37,6 +39,15 @@ def change(path, **values):
 
 
 KEYS = ("rms_norm_eps", "rope_theta", "hidden_act", "tie_word_embeddings", "layer_types")
+VARIED = {
+    "gemma4_text": {
+        "num_hidden_layers": 5,
+        "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention", "full_attention"],
+        "num_kv_shared_layers": 2,
+        "use_double_wide_mlp": True,
+    }
+}
+"""What a toy has beyond its default where all that layers may differ in is to run."""
 KINDS_NEEDED = {"lfm2_moe": ["conv", "full_attention", "conv"], "lfm3": ["conv", "sliding_attention", "conv"]}
 """Of three layers: families that need `layer_types`, and those that have none with attention among the first two."""
 
@@ -56,7 +67,8 @@ def test_a_key_that_is_absent_means_what_it_does_in_transformers(tmp_path, famil
 @covering(family=FAMILIES, arithmetic=["torch-float32", "torch-bfloat16", "cpu-float32", "cpu-bfloat16"])
 def test_drafts_chunks_and_neighbours_change_nothing(tmp_path, family, arithmetic):
     kernels, dtype = arithmetic.split("-")
-    path, requests = write_checkpoint(tmp_path / "model", architecture=family), varied_requests(12)
+    path, requests = tmp_path / "model", varied_requests(12)
+    write_checkpoint(path, architecture=family, **VARIED.get(family, {}))
     options = {"dtype": dtype, "plugins": ("cpu",) if kernels == "cpu" else ()}
     alone = run(path, requests, max_num_seqs=1, prefix_cache=False, **options)
     noisy = NoisyDrafter(alone.tokens(), p=0.8, max_width=6, vocab_size=TOY_VOCAB)
@@ -68,7 +80,8 @@ def test_drafts_chunks_and_neighbours_change_nothing(tmp_path, family, arithmeti
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_missing_tensor_is_named(tmp_path, family):
     path = write_checkpoint(tmp_path / "model", architecture=family)
-    change(path, num_hidden_layers=3, layer_types=KINDS_NEEDED.get(family), no_rope_layers=None)
+    kinds = KINDS_NEEDED | {"gemma4_text": ["sliding_attention", "full_attention", "full_attention"]}
+    change(path, num_hidden_layers=3, layer_types=kinds.get(family), no_rope_layers=None)
     with pytest.raises(ModelError, match=r"tensor model\.layers\.2\.\S+ is missing"):
         make_engine(path)
 
@@ -107,6 +120,31 @@ def test_a_larger_matrix_of_another_size_is_refused(tmp_path, changes, message):
         ("gemma3_text", {"final_logit_softcapping": -1.0}, "final_logit_softcapping must be a positive .*got -1.0"),
         ("gemma3_text", {"hidden_size": None}, "hidden_size must be a positive number; got None"),
         (
+            "gemma4_text",
+            {"num_kv_shared_layers": 2},
+            "num_kv_shared_layers must be a number of layers from 0 to 1.*got 2",
+        ),
+        ("gemma4_text", {"num_kv_shared_layers": 1}, "none is of kind full_attention. Correct num_kv_shared_layers"),
+        ("gemma4_text", {"use_bidirectional_attention": "all"}, '= .all. is not implemented; allowed: null, or "v'),
+        (
+            "gemma4_text",
+            {"vocab_size_per_layer_input": 9},
+            "vocab_size_per_layer_input must be at least vocab_size, 320",
+        ),
+        ("gemma4_text", {"global_head_dim": 33}, "kind full_attention must have an even size of heads.*got 33 and 2"),
+        (
+            "gemma4_text",
+            {"attention_k_eq_v": True, "num_global_key_value_heads": 3},
+            r"key heads that divides num_attention_heads \(4\); got 32 and 3",
+        ),
+        (
+            "gemma4_text",
+            {"per_layer_config": {"0": {"head_dim": 32}}},
+            r"per_layer_config must .* window \(1\) and for no",
+        ),
+        ("gemma4_text", {"per_layer_config": {"1": {"head_dim": 0}}}, "head_dim must be a whole number.*got 0"),
+        ("gemma4_text", {"per_layer_config": {"1": {"colour": 1}}}, "Other numbers by layer are not implemented"),
+        (
             "ministral3",
             {"rope_parameters": {"rope_theta": 1e4}},
             "llama_4_scaling_beta must be a positive number; got None",
@@ -136,7 +174,7 @@ def test_a_kernel_set_fuses_only_layers_whose_traits_it_knows(tmp_path, family):
     is_as_llama = family in ("llama", "ministral", "phi3")
     assert (forward_pass(model, kernels, None) == "fused") == is_as_llama
     kernels.fuses = model.config.beyond_llama
-    assert forward_pass(model, kernels, None) == "fused"
+    assert (forward_pass(model, kernels, None) == "fused") == (type(model) is DecoderModel)
     assert bool(kernels.fuses) != is_as_llama
 
 

@@ -194,6 +194,23 @@ CASES |= {
     "glm4_moe-as-shipped": {"n_routed_experts": 32, "num_experts_per_tok": 8, "num_nextn_predict_layers": 1, **FOUR},
     "glm4_moe-other": {"use_qk_norm": True, "attention_bias": False, "n_shared_experts": 2, "first_k_dense_replace": 0},
 }
+KINDS_OF_FIVE = ["sliding_attention", "full_attention"] * 2 + ["sliding_attention"]
+SHARING = {"num_hidden_layers": 5, "layer_types": KINDS_OF_FIVE, "num_kv_shared_layers": 2}
+CASES |= {
+    "gemma4_text": {},
+    "gemma4_text-shared": SHARING | {"use_double_wide_mlp": True, "sliding_window": 7},
+    "gemma4_text-keys-are-values": SHARING | {"attention_k_eq_v": True, "num_global_key_value_heads": 1},
+    "gemma4_text-plain": {"hidden_size_per_layer_input": 0, "global_head_dim": 16, "final_logit_softcapping": 3.0},
+    "gemma4_text-biases": {"attention_bias": True, "head_dim": 48},
+    "gemma4_text-by-layer": {
+        "per_layer_config": {"1": {"head_dim": 64, "num_key_value_heads": 4}},
+        "layer_types": ["sliding_attention"] * 2,
+        "rope_parameters": {
+            "full_attention": {**PROPORTIONAL, "rope_theta": 5e5, "partial_rotary_factor": 0.5},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+        },
+    },
+}
 CASES |= {f"{family.get('architecture', 'llama')}-{name}": family for name, family in FAMILIES.items()}
 
 
@@ -231,6 +248,7 @@ NEWER = (
     *("gpt_oss", "granitemoe", "mixtral", "olmoe", "qwen3_moe"),
     *("lfm2", "lfm2_moe", "lfm3", "qwen3_5_text"),
     *("qwen3_5_moe_text", "qwen2_moe", "granitemoeshared", "glm4_moe"),
+    "gemma4_text",
 )
 PART = {"partial_rotary_factor": 0.5}
 

@@ -15,6 +15,7 @@ FAMILIES = (
     *("gpt_oss", "granitemoe", "mixtral", "olmoe", "qwen3_moe"),
     *("lfm2", "lfm2_moe", "lfm3", "qwen3_5_text"),
     *("qwen3_5_moe_text", "qwen2_moe", "granitemoeshared", "glm4_moe"),
+    "gemma4_text",
 )
 SHARED = ("masking_utils.py", "modeling_rope_utils.py", "cache_utils.py", "modeling_utils.py")
 """Modules that run for every model, beside its own."""

@@ -78,15 +78,12 @@ class Gemma4(ModelFamily):
         SHARED: 0,
     }
     toy: Mapping[str, object] = {
-        "num_hidden_layers": 4,
         "sliding_window": 40,
-        "layer_types": [SLIDING, FULL, SLIDING, FULL],
+        "layer_types": [SLIDING, FULL],
         HEADS: 16,
         FULL_HEADS[HEADS]: 32,
         TOKEN_SIZE: 24,
-        TOKEN_VOCAB: 320,
-        SHARED: 2,
-        "use_double_wide_mlp": True,
+        TOKEN_VOCAB: 340,
     }
 
     def renamed(self, raw: RawJson) -> RawJson:
