@@ -10,6 +10,7 @@ from specserve.models.draft_head import DraftHead, TargetNorm
 from specserve.models.experts_config import ExpertsConfig
 from specserve.models.family import LayerTraits, ModelFamily
 from specserve.models.gated_delta_net import GatedDeltaNet, GatedDeltaNetConfig
+from specserve.models.layer_attention import LayerAttention, TokenInputs
 from specserve.models.library import LoadRequest, ModelLibrary
 from specserve.models.lowrank_delta import LowRankDelta
 from specserve.models.mixer import MixerConfig
@@ -23,6 +24,7 @@ from specserve.models.rope_config import RopeConfig
 from specserve.models.served_model import ServedModel
 from specserve.models.short_conv import ShortConv, ShortConvConfig
 from specserve.models.tiled import NO_TAPS, TiledPass, copy_tap, forward_pass, in_tiles
+from specserve.models.varied_decoder import VariedDecoder
 from specserve.models.weight_format import (
     ALL_ROWS,
     FLOATS,
@@ -55,6 +57,7 @@ __all__ = [
     "Factors",
     "GatedDeltaNet",
     "GatedDeltaNetConfig",
+    "LayerAttention",
     "LayerTraits",
     "LoadRequest",
     "LowRankDelta",
@@ -86,7 +89,9 @@ __all__ = [
     "TargetNorm",
     "TiledPass",
     "TokenByToken",
+    "TokenInputs",
     "TorchKernels",
+    "VariedDecoder",
     "WeightFiles",
     "WeightFormat",
     "WeightSource",

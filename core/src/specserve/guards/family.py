@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from specserve.guards.asking import Asked
 from specserve.models.decoder import DecoderModel
 from specserve.models.family import LayerTraits, ModelFamily, StoredAs
+from specserve.models.layer_attention import LayerAttention
 from specserve.models.mixer import MixerConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from specserve.model_files import RawJson
     from specserve.models.config import ModelConfig
@@ -41,11 +42,21 @@ class GuardedFamily(ModelFamily):
 
         return self.asked.answer("sliding_windows", is_right, self.family.sliding_windows, raw, num_layers, where)
 
+    def layer_attention(self, raw: RawJson, num_layers: int, where: str) -> tuple[LayerAttention, ...]:
+        def is_right(answer: object) -> bool:
+            return is_by_layer(answer, num_layers, lambda each: isinstance(each, LayerAttention))
+
+        return self.asked.answer("layer_attention", is_right, self.family.layer_attention, raw, num_layers, where)
+
+    def inner_sizes(self, raw: RawJson, num_layers: int) -> tuple[int, ...]:
+        def is_right(answer: object) -> bool:
+            return is_by_layer(answer, num_layers, lambda each: type(each) is int and each > 0)
+
+        return self.asked.answer("inner_sizes", is_right, self.family.inner_sizes, raw, num_layers)
+
     def mixers(self, raw: RawJson, num_layers: int, where: str) -> tuple[MixerConfig | None, ...]:
         def is_right(answer: object) -> bool:
-            if not isinstance(answer, tuple) or len(answer) not in (0, num_layers):
-                return False
-            return all(each is None or isinstance(each, MixerConfig) for each in answer)
+            return is_by_layer(answer, num_layers, lambda each: each is None or isinstance(each, MixerConfig))
 
         return self.asked.answer("mixers", is_right, self.family.mixers, raw, num_layers, where)
 
@@ -54,9 +65,7 @@ class GuardedFamily(ModelFamily):
 
     def rotations(self, raw: RawJson, num_layers: int, where: str) -> tuple[RawJson | None, ...]:
         def is_right(answer: object) -> bool:
-            if not isinstance(answer, tuple) or len(answer) not in (0, num_layers):
-                return False
-            return all(each is None or is_object(each) for each in answer)
+            return is_by_layer(answer, num_layers, lambda each: each is None or is_object(each))
 
         return self.asked.answer("rotations", is_right, self.family.rotations, raw, num_layers, where)
 
@@ -68,6 +77,17 @@ class GuardedFamily(ModelFamily):
             return all(isinstance(name, str) and isinstance(part, StoredAs) for name, part in answer.items())
 
         return self.asked.answer("stored_as", is_right, self.family.stored_as, config)
+
+    def left_out(self, config: ModelConfig) -> tuple[str, ...]:
+        def is_right(answer: object) -> bool:
+            return isinstance(answer, tuple) and all(isinstance(each, str) for each in answer)
+
+        return self.asked.answer("left_out", is_right, self.family.left_out, config)
+
+
+def is_by_layer(answer: object, num_layers: int, is_right: Callable[[Any], bool]) -> bool:
+    """Something right for each layer, or nothing at all."""
+    return isinstance(answer, tuple) and len(answer) in (0, num_layers) and all(map(is_right, answer))
 
 
 def is_decoder(answer: object) -> bool:

@@ -147,6 +147,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
             "experts by sigmoids": self.experts is not None and self.experts.scores == "sigmoid",
             "routers in float32": self.experts is not None and self.experts.wide_logits,
             "shared expert": self.experts is not None and self.experts.shared_size is not None,
+            "experts beside an MLP": self.experts is not None and self.experts.beside_mlp,
             "mixers": any(self.mixers),
             "score cap": m.score_cap is not None,
             "sinks": self.sinks,

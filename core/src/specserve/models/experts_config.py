@@ -36,6 +36,11 @@ class ExpertsConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Weights are rounded to the dtype of the logits."""
     wide_logits: bool = False
     """The router's weights are float32, and so are its products and logits."""
+    expert_scales: bool = False
+    """Weights are multiplied by a number of each expert's own, in float32; only of weights that are not rounded."""
+    beside_mlp: bool = False
+    """Layers with experts have their plain MLP, too, with norms for each of both: see
+    `specserve.models.mlp.MlpBesideExperts`."""
     router_bias: bool = False
     shared_size: int | None = None
     """The intermediate size of an MLP that every token passes beside its experts, the shared expert; None for none.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import torch
 
@@ -71,15 +71,20 @@ class MixtureOfExperts:
     choice_bias: Tensor | None = None
     """[E] float32: added to the experts' scores for the choice alone."""
     shared: SharedExpert | None = None
+    scales: Tensor | None = None
+    """[E] float32: of the experts' weights."""
 
-    def __call__(self, x: Tensor, at: BatchRows) -> Tensor:
-        """x: [T, H] -> [T, H], a fresh tensor. With kernels that take tiles an expert's rows are a tile of their own,
-        so that a row's bits do not depend on who else is given to its experts."""
+    def __call__(self, x: Tensor, at: BatchRows, routed: Tensor | None = None) -> Tensor:
+        """x: [T, H] -> [T, H], a fresh tensor. routed: [T, H], what the router reads where that is not
+        x. With kernels that take tiles an expert's rows are a tile of their own, so that a row's bits do not depend on
+        who else is given to its experts."""
         if x.is_cuda and torch.cuda.is_current_stream_capturing():
             raise RuntimeError("which experts a step calls is decided on the host, which a graph does not replay")
-        logits = self.router(x, at)
+        logits = self.router(x if routed is None else routed, at)
         asked = logits, self.config, self.choice_bias
         chosen, weights = self.kernels.choose_experts(*asked) or choose_experts(*asked)
+        if self.scales is not None:
+            weights = weights * self.scales[chosen]
         given = rows_by_expert(chosen.tolist())
         outs = x.new_empty((chosen.shape[1], *x.shape))
         for expert, slots in given.items():
@@ -95,7 +100,43 @@ class MixtureOfExperts:
         return total if self.combine is None else self.combine(total)
 
 
-Mlp: TypeAlias = DenseMlp | MixtureOfExperts
+class NormsOfBoth(NamedTuple):
+    """[H] each: of what the MLP and the experts read and give."""
+
+    mlp_input: Tensor
+    mlp_output: Tensor
+    experts_input: Tensor
+    experts_output: Tensor
+    router_input: Tensor
+    """Float32."""
+    eps: float
+
+
+@dataclass(frozen=True, slots=True)
+class MlpBesideExperts:
+    """Every row goes through an MLP and through its own few of the experts; both are normed and added, as in Gemma 4.
+    The layer has no norm before it."""
+
+    mlp: DenseMlp
+    experts: MixtureOfExperts
+    norms: NormsOfBoth
+    router_scale: Tensor
+    """[H]: of what the router reads, beside H^-0.5."""
+    kernels: KernelSet
+
+    def __call__(self, x: Tensor, at: BatchRows) -> Tensor:
+        """x: [T, H] -> [T, H], a fresh tensor."""
+        norms = self.norms
+        of_mlp = self.mlp(self.normed(x, norms.mlp_input), at)
+        routed = self.normed(x, norms.router_input) * self.router_scale * x.shape[1] ** -0.5
+        of_experts = self.experts(self.normed(x, norms.experts_input), at, routed)
+        return self.normed(of_mlp, norms.mlp_output) + self.normed(of_experts, norms.experts_output)
+
+    def normed(self, x: Tensor, weight: Tensor) -> Tensor:
+        return self.kernels.rms_norm(x, weight, self.norms.eps)
+
+
+Mlp: TypeAlias = DenseMlp | MixtureOfExperts | MlpBesideExperts
 
 
 def dense_mlp(mlp: Mlp) -> DenseMlp:

@@ -11,12 +11,13 @@ if TYPE_CHECKING:
 
     from specserve.models.config import ModelConfig, NormPlaces
 
+MLP_NORM = "pre_feedforward_layernorm"
 NORMS: dict[NormPlaces, dict[str, str]] = {
     "before": {"input_norm": "input_layernorm", "mlp_norm": "post_attention_layernorm"},
     "around": {
         "input_norm": "input_layernorm",
         "attention_output_norm": "post_attention_layernorm",
-        "mlp_norm": "pre_feedforward_layernorm",
+        "mlp_norm": MLP_NORM,
         "mlp_output_norm": "post_feedforward_layernorm",
     },
     "after": {
@@ -40,6 +41,9 @@ GIVEN_GATE, GIVEN_OUTPUT, GIVEN_NORM = "per_layer_input_gate", "per_layer_projec
 """Of the model and of a layer: see `ModelConfig.token_inputs`."""
 LAYER_SCALE = "layer_scalar"
 """Of a layer, a tensor of one number: see `ModelConfig.layer_scales`."""
+ROUTER_SCALE, EXPERT_SCALES = "router.scale", "router.per_expert_scale"
+BOTH_NORMS = ("post_feedforward_layernorm_1", "pre_feedforward_layernorm_2", "post_feedforward_layernorm_2")
+"""Of a layer with experts beside an MLP: what the MLP gives, and what the experts read and give."""
 CHOICE_BIAS = "mlp.choice.bias"
 """Of a layer with experts: see `ExpertsConfig.choice_bias`."""
 
@@ -66,11 +70,18 @@ def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
             shapes[f"{prefix}self_attn.sinks"] = (config.num_heads,)
         chosen_from = config.experts if config.experts is not None and config.experts.layers[layer] else None
         plain = mlp_maps("mlp", hidden, config.inner_size(layer), config.mlp_bias)
-        maps = own | (plain if chosen_from is None else experts)
+        of_mlp = plain if chosen_from is None else experts
+        if chosen_from is not None and chosen_from.beside_mlp:
+            of_mlp = plain | experts
+            shapes |= {f"{prefix}{name}.weight": (hidden,) for name in BOTH_NORMS}
+            shapes[f"{prefix}{ROUTER_SCALE}"] = (hidden,)
+        maps = own | of_mlp
         shapes |= {f"{prefix}{name}.weight": (rows, columns) for name, (rows, columns, _) in maps.items()}
         shapes |= {f"{prefix}{name}.bias": (rows,) for name, (rows, _, biased) in maps.items() if biased}
         if chosen_from is not None and chosen_from.choice_bias:
             shapes[f"{prefix}{CHOICE_BIAS}"] = (chosen_from.count,)
+        if chosen_from is not None and chosen_from.expert_scales:
+            shapes[f"{prefix}{EXPERT_SCALES}"] = (chosen_from.count,)
         if config.layer_scales:
             shapes[f"{prefix}{LAYER_SCALE}"] = (1,)
         if config.token_inputs is not None:

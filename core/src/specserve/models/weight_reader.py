@@ -11,18 +11,22 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from specserve.models.decoder import DecoderLayer, DecoderWeights
-from specserve.models.mlp import DenseMlp, MixtureOfExperts, SharedExpert, activation_of
+from specserve.models.mlp import DenseMlp, MixtureOfExperts, MlpBesideExperts, NormsOfBoth, SharedExpert, activation_of
 from specserve.models.part import WHOLE_MODEL, ModelPart
 from specserve.models.projection import Projection, Router, WideRouter
 from specserve.models.quantised import DeferredWeight, dense, placed, stacked
 from specserve.models.tensor_names import (
     BLOCKS,
+    BOTH_NORMS,
     CHOICE_BIAS,
+    EXPERT_SCALES,
     GIVEN_GATE,
     GIVEN_NORM,
     GIVEN_OUTPUT,
     LAYER_SCALE,
+    MLP_NORM,
     NORMS,
+    ROUTER_SCALE,
     SHARED_EXPERT,
     SHARED_GATE,
     TOKEN_NORM,
@@ -114,7 +118,13 @@ class WeightReader:
 
     def layer(self, index: int) -> DecoderLayer:
         prefix, qk_norm = f"model.layers.{index}", self.config.qk_norm
-        norms = {ours: self.norm(f"{prefix}.{theirs}") for ours, theirs in NORMS[self.config.norm_places].items()}
+        experts = self.config.experts
+        beside = experts is not None and experts.beside_mlp and experts.layers[index]
+        norms = {
+            ours: self.norm(f"{prefix}.{theirs}")
+            for ours, theirs in NORMS[self.config.norm_places].items()
+            if not (beside and theirs == MLP_NORM)  # which the MLP itself has then
+        }
         mixer = self.config.mixer(index)
         if mixer is not None:
             return self.mixing_layer(index, mixer, norms)
@@ -182,7 +192,16 @@ class WeightReader:
             gate = self.projection(index, SHARED_GATE, "mlp", (SHARED_GATE,), Router) if experts.shared_gate else None
             shared = SharedExpert(self.dense_mlp(index, SHARED_EXPERT), gate, self.kernels)
         combine = self.part.combine(f"layers.{index}.experts")
-        return MixtureOfExperts(experts, router, made, self.kernels, combine, bias, shared)
+        prefix = f"model.layers.{index}"
+        scales = self.wide(f"{prefix}.{EXPERT_SCALES}") if experts.expert_scales else None
+        mixture = MixtureOfExperts(experts, router, made, self.kernels, combine, bias, shared, scales)
+        if not experts.beside_mlp:
+            return mixture
+        ones = torch.ones(self.config.hidden_size, dtype=torch.float32, device=self.device)
+        of_both = (self.norm(f"{prefix}.{name}") for name in (MLP_NORM, *BOTH_NORMS))
+        norms = NormsOfBoth(*of_both, router_input=ones, eps=self.config.norm_eps)
+        router_scale = self.joined((f"{prefix}.{ROUTER_SCALE}",))
+        return MlpBesideExperts(self.dense_mlp(index), mixture, norms, router_scale, self.kernels)
 
     def dense_mlp(self, index: int, expert: str = "") -> DenseMlp:
         """Of the layer, or of one of its experts."""

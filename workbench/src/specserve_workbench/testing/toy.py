@@ -162,7 +162,7 @@ def _random(name: str, shape: tuple[int, ...], generator: torch.Generator) -> Te
     noise = torch.randn(shape, generator=generator)
     # Queries and keys are twice as long as neutral, so that attention looks at a few keys and not at all alike.
     scale = 2.0 if any(part in name for part in ("q_proj", "k_proj", "q_norm", "k_norm")) else 1.0
-    if name.endswith(("norm.weight", "layer_scalar")):
+    if name.endswith(("norm.weight", "layer_scalar", "_layernorm_1.weight", "_layernorm_2.weight", "scale")):
         return scale * (1.0 + 0.2 * noise)
     if name.endswith("bias"):
         return 0.2 * noise

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from specserve.errors import ModelError
 from specserve.models.config import Multipliers
+from specserve.models.experts_config import ExpertsConfig
 from specserve.models.families.gemma3 import CAP
-from specserve.models.family import LayerTraits, ModelFamily, positive
+from specserve.models.family import LayerTraits, ModelFamily, StoredAs, positive
 from specserve.models.kinds_of_layers import FULL, kinds, main_rotation, rotations, windows
 from specserve.models.layer_attention import LayerAttention, TokenInputs
-from specserve.models.layers_with_experts import whole_number
+from specserve.models.layers_with_experts import counts, whole_number
 from specserve.models.varied_decoder import VariedDecoder
 from specserve.models.windows import SLIDING
 
@@ -151,10 +152,39 @@ class Gemma4(ModelFamily):
                 f'{where}: use_bidirectional_attention = {found!r} is not implemented; allowed: null, or "vision", '
                 "which changes nothing in text. Serve a model that reads text from left to right."
             )
-        if raw.get("enable_moe_block"):
-            raise ModelError(
-                f"{where}: enable_moe_block = true is not implemented; allowed: false. Serve a Gemma 4 without experts."
-            )
+
+    def experts(self, raw: RawJson, num_layers: int) -> ExpertsConfig | None:
+        if not raw.get("enable_moe_block"):
+            return None
+        named = raw | {"num_experts_per_tok": raw.get("top_k_experts")}
+        count, chosen = counts(named, default=0, keys=("num_experts",))
+        return ExpertsConfig(
+            count=count,
+            chosen=chosen,
+            inner_size=whole_number(raw, "moe_intermediate_size"),
+            layers=(True,) * num_layers,
+            renormalised=True,
+            rounded=False,
+            expert_scales=True,
+            beside_mlp=True,
+        )
+
+    def stored_as(self, config: ModelConfig) -> Mapping[str, StoredAs]:
+        """Routers beside the experts, which are stacks of matrices."""
+        found: dict[str, StoredAs] = {}
+        if config.experts is None:
+            return found
+        inner = config.experts.inner_size
+        for layer in range(config.num_layers):
+            prefix = f"model.layers.{layer}"
+            found[f"{prefix}.mlp.gate"] = StoredAs(f"{prefix}.router.proj")
+            for expert in range(config.experts.count):
+                ours = f"{prefix}.mlp.experts.{expert}"
+                gate = StoredAs(f"{prefix}.experts.gate_up_proj", 0, inner, of_stack=expert)
+                found[f"{ours}.gate_proj.weight"] = gate
+                found[f"{ours}.up_proj.weight"] = gate._replace(first_row=inner)
+                found[f"{ours}.down_proj.weight"] = StoredAs(f"{prefix}.experts.down_proj", of_stack=expert)
+        return found
 
     def left_out(self, config: ModelConfig) -> tuple[str, ...]:
         reading = (layer for layer in range(config.num_layers) if config.attention(layer).reads is not None)
