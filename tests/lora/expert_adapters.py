@@ -33,6 +33,8 @@ MODELS: dict[str, dict[str, Any]] = {
 """By architecture, what differs from its toy."""
 BLOCKS = {**dict.fromkeys(("granitemoe", "granitemoeshared"), "block_sparse_moe"), "lfm2_moe": "feed_forward"}
 """What holds the experts in transformers 5, where that is not `mlp`."""
+WITHOUT_BLOCK = ("gemma4_text",)
+"""Whose layers hold their experts themselves."""
 OF_MIXTRAL = {
     "gate_proj": "w1",
     "up_proj": "w3",
@@ -75,9 +77,11 @@ def stacked_shapes(
     assert experts is not None
     sizes = {"gate_up_proj": (2 * experts.inner_size, hidden), "down_proj": (hidden, experts.inner_size)}
     inner = len(parameters) > 1
+    block = "" if config.family in WITHOUT_BLOCK else f"{BLOCKS.get(config.family, 'mlp')}."
     return {
-        f"model.layers.{layer}.{BLOCKS.get(config.family, 'mlp')}.experts"
-        + ".base_layer" * (inner and parameter == "gate_up_proj"): sizes[parameter]
+        f"model.layers.{layer}.{block}experts" + ".base_layer" * (inner and parameter == "gate_up_proj"): sizes[
+            parameter
+        ]
         for layer in range(config.num_layers)
         if experts.layers[layer]
         for parameter in parameters

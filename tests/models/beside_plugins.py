@@ -99,12 +99,14 @@ class Case(NamedTuple):
     def limits(self) -> dict[str, dict[str, Any]]:
         """By name: how many requests run at once, and in how little room."""
         config = read_config(self.model)
-        sizes = len(config.attention_layers), 16, config.num_kv_heads, config.head_dim
+        plain = (config.num_kv_heads, config.head_dim)
+        shapes = config.head_shapes or [plain] * len(config.attention_layers)
         dtype = getattr(torch, self.dtype)
         # a draft model has as many layers, in each of these blocks and in one more for each request's drafts
         blocks = 2 * BLOCKS + 32 if "eagle" in self.beside else BLOCKS
         states = 16 * sum(config.token_widths) * dtype.itemsize
-        room = blocks * (KVCache.bytes_per_block(*sizes, dtype) + states)
+        keys = sum(KVCache.bytes_per_block(1, 16, *shape, dtype) for shape in shapes)
+        room = blocks * (keys + states)
         return {
             "1": {"max_num_seqs": 1},
             "8 in chunks": {"max_num_seqs": 8, "max_num_batched_tokens": 40},
@@ -113,9 +115,10 @@ class Case(NamedTuple):
 
 
 def draft_model_of(model: Path) -> Path:
-    """The model itself, or the block that drafts within it; of one with recurrent layers a Llama, whose guesses are
-    right where requests leave no choice: see `requests_for`."""
-    if not read_config(model).recurrent or BLOCK in tensor_names(model / SINGLE):
+    """The model itself, or the block that drafts within it; of one with recurrent layers, or with layers that differ in
+    their heads, a Llama, whose guesses are right where requests leave no choice: see `requests_for`."""
+    config = read_config(model)
+    if not (config.recurrent or config.layer_attention) or BLOCK in tensor_names(model / SINGLE):
         return model
     path = model.parent / f"{model.name}-draft"
     return path if path.exists() else write_checkpoint(path, num_hidden_layers=1)

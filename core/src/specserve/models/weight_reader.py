@@ -148,8 +148,9 @@ class WeightReader:
 
     def inputs_of_tokens(self) -> InputsOfTokens:
         name = TOKEN_PROJECTION.rpartition(".")[2]
-        weight = self.linear_weight((TOKEN_PROJECTION,))
-        projection = self.projections[name] = Projection(name, weight, None, self.kernels.linear)
+        weight, rows = self.linear_weight((TOKEN_PROJECTION,)), rows_of((TOKEN_PROJECTION,), self.whole_shapes)
+        whole = WholeMap(self.config.hidden_size, rows, stored={name: StoredAs(TOKEN_PROJECTION)})
+        projection = self.projections[name] = Projection(name, weight, None, self.kernels.linear, whole=whole)
         table = self.joined((f"{TOKEN_TABLE}.weight",))
         return InputsOfTokens(table, projection, self.norm(TOKEN_NORM), self.config.norm_eps)
 
@@ -198,8 +199,8 @@ class WeightReader:
         if not experts.beside_mlp:
             return mixture
         ones = torch.ones(self.config.hidden_size, dtype=torch.float32, device=self.device)
-        of_both = (self.norm(f"{prefix}.{name}") for name in (MLP_NORM, *BOTH_NORMS))
-        norms = NormsOfBoth(*of_both, router_input=ones, eps=self.config.norm_eps)
+        before, behind, of_input, of_output = (self.norm(f"{prefix}.{name}") for name in (MLP_NORM, *BOTH_NORMS))
+        norms = NormsOfBoth(before, behind, of_input, of_output, ones, self.config.norm_eps)
         router_scale = self.joined((f"{prefix}.{ROUTER_SCALE}",))
         return MlpBesideExperts(self.dense_mlp(index), mixture, norms, router_scale, self.kernels)
 

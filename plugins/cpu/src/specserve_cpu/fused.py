@@ -13,7 +13,7 @@ import torch
 
 from specserve.api import ForwardPass
 from specserve.api.batch import HiddenStates, PrecedingTokens, state_runs
-from specserve.api.models import NO_TAPS, DenseMlp, LowRankDelta, copy_tap
+from specserve.api.models import NO_TAPS, DenseMlp, LowRankDelta, MixtureOfExperts, copy_tap
 from specserve_cpu.adapters import native_segments
 from specserve_cpu.attention import CpuPagedAttention, native_module
 from specserve_cpu.dlpack import dlpack
@@ -177,7 +177,7 @@ def has_whole_panels(layer: DecoderLayer) -> bool:
     one form, and is nothing done with the sum?"""
     if isinstance(layer.mlp, DenseMlp):
         return layer.mlp.down_proj.in_features % LANES == 0
-    if layer.mlp.combine is not None:
+    if not isinstance(layer.mlp, MixtureOfExperts) or layer.mlp.combine is not None:
         return False
     experts = layer.mlp.experts
     forms = [{form_of(mlp.gate_up_proj) for mlp in experts}, {form_of(mlp.down_proj) for mlp in experts}]

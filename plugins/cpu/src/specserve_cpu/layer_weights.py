@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
-from specserve.api.models import DenseMlp, ShortConv
+from specserve.api.models import DenseMlp, MixtureOfExperts, ShortConv
 from specserve_cpu.gated_delta_net import NativeDeltaNet
 from specserve_cpu.linear import PackedLinear
 from specserve_cpu.short_conv import NativeShortConv
@@ -56,6 +56,7 @@ def native_mlp(mlp: Mlp) -> MlpWeights:
     if isinstance(mlp, DenseMlp):
         gate_up, down = native_linear(mlp.gate_up_proj), native_linear(mlp.down_proj)
         return {"gate_up": gate_up, "down": down, "router": None, "experts": [], "choice_bias": None}
+    assert isinstance(mlp, MixtureOfExperts), "layers with an MLP beside their experts are not fused"
     experts = [(native_linear(each.gate_up_proj), native_linear(each.down_proj)) for each in mlp.experts]
     router = native_linear(mlp.router)
     return {"gate_up": None, "down": None, "router": router, "experts": experts, "choice_bias": mlp.choice_bias}

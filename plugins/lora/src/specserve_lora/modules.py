@@ -81,8 +81,8 @@ def own_names(projections: Mapping[str, AdaptableProjection]) -> dict[str, Place
                 if part not in projection.whole.stored:
                     found[part] = Place(name, outs)
                 continue
-            layers, layer, *inside, _ = name.split(".")
             if part in BLOCKS:  # others have the checkpoint's name alone
+                layers, layer, *inside, _ = name.split(".")
                 found[".".join(("model", layers, layer, BLOCKS[part], *inside, part))] = Place(name, outs)
     return found
 

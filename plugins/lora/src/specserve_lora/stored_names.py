@@ -6,7 +6,7 @@ The checkpoint's names come from the model's family, through the projections. Le
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -132,11 +132,21 @@ def named_by_class(projections: Mapping[str, AdaptableProjection]) -> dict[tuple
             *path, block, module = projection.whole.stored[part].name.split(".")[: LEVELS + 2]
             blocks.insert(0, block)
             found[".".join((*path, block, module)), "weight"] = [Place(router, outs)]
-        for block in blocks:
-            for name in OF_EXPERT:
-                if places := of_every_expert(projections, layer, name):
-                    found[f"model.{layer}.{block}.experts", name] = places
+        held = {f"model.{layer}.{block}.experts" for block in blocks}
+        if module := module_of_stacks(projections, layer):
+            held = {module, f"model.{layer}.{BLOCK}.experts"}
+        for module, name in product(sorted(held), OF_EXPERT):
+            if places := of_every_expert(projections, layer, name):
+                found[module, name] = places
     return found
+
+
+def module_of_stacks(projections: Mapping[str, AdaptableProjection], layer: str) -> str:
+    """The module that has the layer's experts as parameters in the checkpoint itself; empty where there is none."""
+    first = projections.get(f"{layer}.experts.0.{OF_EXPERT[-1]}")
+    names = [] if first is None else [each.name for each in first.whole.stored.values() if each.of_stack is not None]
+    module = names[0].rpartition(".")[0] if names else ""
+    return module if module.endswith(".experts") else ""
 
 
 def of_every_expert(projections: Mapping[str, AdaptableProjection], layer: str, name: str) -> list[Place]:
