@@ -29,6 +29,10 @@ LFM3 = ("conv", "sliding_attention", "conv", "full_attention")
 KINDS = {
     "lfm2": lambda n: {"full_attn_idxs": list(range(1, n, 3))},
     "lfm3": lambda n: {"layer_types": [LFM3[i % 4] for i in range(n)]},
+    "gemma4_text": lambda n: {
+        "layer_types": ["sliding_attention", "full_attention"] * (n // 2),
+        "num_kv_shared_layers": 0 if n == 2 else n // 2,
+    },
     "qwen3_5_text": lambda n: {"full_attention_interval": 2 if n == 2 else 4},
 }
 """What the file says of the layers, by their number."""
