@@ -100,6 +100,24 @@ def test_a_tree_has_the_most_probable_prefixes_of_a_plain_implementation(target,
     assert any(parents != tuple(range(-1, len(parents) - 1)) for _, parents, _ in recorder.drafts.values())
 
 
+@pytest.mark.usefixtures("each_kernel_set")
+@pytest.mark.parametrize("each_kernel_set", ["torch", "cpu"], indirect=True)
+def test_processors_read_the_path_of_each_node(target, heads):
+    """One that every token on the path makes much less likely."""
+
+    def repeats(penalty):
+        recorder = Drafts()
+        request = toy_request("r", range(1, 4), max_tokens=24, ignore_eos=True, repetition_penalty=penalty)
+        engine = eagle_engine(target, heads["dflash"], settings={"steps": 16, "topk": 2}, planner=recorder)
+        run_requests(engine, [request])
+        drafts = [Draft(tokens=tokens, parents=parents) for tokens, parents, _ in recorder.drafts.values()]
+        paths = [[draft.tokens[node] for node in path] for draft in drafts for path in paths_of(draft)]
+        return sum(len(set(path)) < len(path) for path in paths) / len(paths)
+
+    assert repeats(1.0) > 0.1
+    assert repeats(50.0) == 0
+
+
 class SeparatePlaces:
     """`Places` whose tokens do not depend on those before them."""
 
