@@ -29,6 +29,7 @@ CASES = {
     "startup": "seconds until `plugins list` ends, and until a server is ready",
     "bitrule": "prefill with and without batch invariance",
     "kernels": "a forward pass against memory bandwidth, attention and prefill against plain torch",
+    "roofline": "prompts and decoding against the most multiply-accumulates of the cores, by instruction set",
     "weights": "weights, keys and values of 8 bits against bfloat16: loss on held-out text, decoding speed",
     "weights4": "GGUF files against llama.cpp (`make_peers llamacpp` installs it); the cost of verifying drafts; loss",
     "growth": "cost of a decode step over context length and concurrent requests",
@@ -57,6 +58,7 @@ ALIASES = {"pays": "speculation"}
 FLAGS = {
     "never_slower": "[--texts edit|code|prose...] [--counts N...] [--rounds N]",
     "adaptive": "[--drafters ngram|eagle|both...] [--counts N...] [--rounds N] [--plot FILE]",
+    "roofline": "[--sets SET...]",
     "kernels": "[--model demo|SHAPE|DIR]",
     "weights": "[--model demo|SHAPE|DIR] [--counts N...] [--kinds KIND...] [--rounds N]",
     "weights4": "--files FILE... [--llama-server PROGRAM] [--cells [N...]] [--rounds N]",
