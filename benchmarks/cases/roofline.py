@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -43,9 +44,9 @@ def run(options: Options) -> Result:
     raw: dict[str, list[float]] = {}
     for name in chosen:
         assembled = demo_engine(options, plugin_options={"cpu": {"instruction_set": name}})
-        works: dict[str, Callable[[], float]] = {"prompts": lambda made=assembled: prompt_products(made, config)}
+        works: dict[str, Callable[[], float]] = {"prompts": partial(prompt_products, assembled, config)}
         for count in COUNTS:
-            works[f"{count} requests"] = lambda made=assembled, count=count: decode_products(made, config, count)
+            works[f"{count} requests"] = partial(decode_products, assembled, config, count)
         for work, rate_of in works.items():
             rate_of()
             rates, peaks = [], []

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from safetensors import safe_open
-
 from benchmarks.cases.roofline import attention_products, linear_products
 from benchmarks.lib.multiply_peak import INSTRUCTIONS, multiply_peak
+from safetensors import safe_open
+
 from specserve.models.locate import locate_model
 from specserve.models.read_config import read_config
 from specserve_cpu._native import instruction_sets
