@@ -29,6 +29,14 @@ MODELS: dict[str, dict[str, Any]] = {
     "qwen2_moe": {"num_hidden_layers": 3, "mlp_only_layers": [1]},
     "granitemoeshared": {"intermediate_size": 96, "shared_intermediate_size": 72},
     "glm4_moe": {"num_hidden_layers": 3},
+    "gemma4_text": {
+        "enable_moe_block": True,
+        "num_experts": 6,
+        "top_k_experts": 2,
+        "moe_intermediate_size": 48,
+        "attention_k_eq_v": True,
+        "num_global_key_value_heads": 1,
+    },
 }
 """By architecture, what differs from its toy."""
 BLOCKS = {**dict.fromkeys(("granitemoe", "granitemoeshared"), "block_sparse_moe"), "lfm2_moe": "feed_forward"}

@@ -27,6 +27,7 @@ IGNORED = (DeprecationWarning, FutureWarning, RuntimeWarning, UserWarning)
 pytestmark = pytest.mark.filterwarnings(*(f"ignore::{kind.__name__}" for kind in IGNORED))
 BOTH = ["experts.gate_up_proj", "experts.down_proj"]
 ROUTERS = ["gate.weight", "router.weight"]
+ROUTERS_OF = {"gemma4_text": ["router.proj.weight"]}
 REFUSED_BY_PEFT = dict.fromkeys(("lfm2_moe", "qwen3_5_moe_text", "qwen2_moe", "glm4_moe"), "gate")
 """A module that it makes no parameter of."""
 NAMED_MODULES = ["q_proj", "gate_proj", "up_proj", "down_proj", "gate", "w1", "w2", "w3"]
@@ -94,6 +95,8 @@ def test_logits_are_pefts_on_every_family(model, architecture, tmp_path, form):
     """Of those modules that a family's class does not have, or has as parameters, PEFT trains none or all."""
     if isinstance(names := form["target_modules"], list):
         form = form | {"target_modules": [name for name in names if name != REFUSED_BY_PEFT.get(architecture)]}
+    if "target_parameters" in form:
+        form = form | {"target_parameters": [*BOTH, *ROUTERS_OF.get(architecture, ROUTERS)]}
     save_with_peft(model, tmp_path, form)
     assert (assert_parity(model, tmp_path) - our_logits(model, None)).abs().max() > 0.01
 

@@ -40,7 +40,7 @@ def forward(model: DecoderModel, token_ids: Sequence[int]) -> Tensor:
     places = [BatchRows(tile, None) for tile in tiles]
     rotations = [model.rotations(positions[tile]) for tile in tiles]
     x = torch.cat([model.embed(ids[tile]) for tile in tiles])
-    given = [model.layer_inputs(x[tile], ids[tile]) for tile in tiles]
+    given = [model.layer_inputs(x[at.rows], ids[at.rows], at) for at in places]
     keys_values = {}
     for layer in range(model.num_layers):
         gates = [None] * len(tiles)

@@ -1,4 +1,5 @@
-"""Greedy texts of 128 tokens of models with layers without attention: served, they are those of transformers."""
+"""Greedy texts of 128 tokens of models with layers without attention, or with heads of several sizes: they are those
+of transformers."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ The parts lie under the same block ids. Knows nothing of how a backend computes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from specserve.protocols import Arithmetic, AttentionBackend
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from specserve.batch.batch import Batch
     from specserve.batch.mixer_inputs import StateRun
     from specserve.batch.preceding import PrecedingTokens
-    from specserve.models.layer_attention import HeadShape
+    from specserve.kv.head_shape import HeadShape
     from specserve.protocols import LayerStates, Mixer, RecurrentMixer
 
 
@@ -45,11 +45,11 @@ class AttentionByShape(AttentionBackend):
     def arithmetic(self) -> Arithmetic:
         return self.backends[0].arithmetic
 
-    def plan(self, batch: Batch) -> list[Any]:
+    def plan(self, batch: Batch) -> list[object]:
         """By backend."""
         return [backend.plan(batch) for backend in self.backends]
 
-    def forward(self, layer: int, q: Tensor, k: Tensor, v: Tensor, plan: Sequence[Any]) -> Tensor:
+    def forward(self, layer: int, q: Tensor, k: Tensor, v: Tensor, plan: Sequence[object]) -> Tensor:
         number, own_layer = self.members[layer]
         return self.backends[number].forward(own_layer, q, k, v, plan[number])
 

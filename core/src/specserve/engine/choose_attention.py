@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from specserve.config import EngineConfig
     from specserve.kv.cache import KVCache
-    from specserve.models.layer_attention import HeadShape
+    from specserve.kv.head_shape import HeadShape
     from specserve.models.served_model import ServedModel
     from specserve.plugins.host import PluginHost
     from specserve.protocols import AttentionBackend, AttentionFactory, Drafter, DraftLayers, GraphMode, KVLayout

@@ -85,7 +85,7 @@ class GuardedFamily(ModelFamily):
         return self.asked.answer("left_out", is_right, self.family.left_out, config)
 
 
-def is_by_layer(answer: object, num_layers: int, is_right: Callable[[Any], bool]) -> bool:
+def is_by_layer(answer: object, num_layers: int, is_right: Callable[[object], bool]) -> bool:
     """Something right for each layer, or nothing at all."""
     return isinstance(answer, tuple) and len(answer) in (0, num_layers) and all(map(is_right, answer))
 

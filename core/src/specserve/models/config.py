@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from specserve.models.experts_config import ExpertsConfig
-from specserve.models.layer_attention import HeadShape, LayerAttention, TokenInputs
+from specserve.models.layer_attention import LayerAttention, TokenInputs
 from specserve.models.mixer import MixerConfig
 from specserve.models.rope_config import RopeConfig
+
+if TYPE_CHECKING:
+    from specserve.kv.head_shape import HeadShape
 
 
 class GenerationDefaults(msgspec.Struct, frozen=True, kw_only=True):

@@ -246,7 +246,7 @@ class DecoderModel(ServedModel):
         added = weights.mlp(self.normed(x, weights.mlp_norm), at)
         return x.add_(self.branch(added, weights.mlp_output_norm))
 
-    def layer_inputs(self, x: Tensor, ids: Tensor) -> Tensor | None:
+    def layer_inputs(self, x: Tensor, ids: Tensor, at: BatchRows) -> Tensor | None:
         """x: [T, H], what `embed` gave of these ids, [T] int64. What every layer is given of each token beside the
         hidden state, [layers, T, d]; None in models that have no such inputs."""
 

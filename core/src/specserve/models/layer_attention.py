@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import msgspec
 
-
-class HeadShape(NamedTuple):
-    """Of keys and values as they lie in the cache."""
-
-    num_kv_heads: int
-    head_dim: int
+from specserve.kv.head_shape import HeadShape
 
 
 class LayerAttention(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from specserve.models.layer_attention import HeadShape
+    from specserve.kv.head_shape import HeadShape
     from specserve.models.projection import Projection
     from specserve.protocols import (
         AdaptableProjection,

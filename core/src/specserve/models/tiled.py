@@ -69,7 +69,7 @@ class TiledPass(ForwardPass):
         aux_tiles = [None if aux is None else aux[tile] for tile in tiles]
         places = [BatchRows(tile, batch.lora) for tile in tiles]
         ids = self.pad(batch.input_ids)
-        given = [model.layer_inputs(rows, ids[tile]) for rows, tile in zip(xs, tiles, strict=True)]
+        given = [model.layer_inputs(rows, ids[at.rows], at) for rows, at in zip(xs, places, strict=True)]
         attending = Attending(self, plan, T)
         tokens = None if model.reach is None else PrecedingTokens.of(batch, model.reach, x.device)
         runs = state_runs(batch) if model.recurrent else []
@@ -129,7 +129,7 @@ class TiledPass(ForwardPass):
 class Attending:
     """Attention of one pass's rows, layer by layer, over the first `num_rows` of the padded ones."""
 
-    def __init__(self, passes: TiledPass, plan: Any, num_rows: int) -> None:
+    def __init__(self, passes: TiledPass, plan: object, num_rows: int) -> None:
         self.passes, self.plan, self.num_rows = passes, plan, num_rows
         self.shared: dict[int, tuple[Tensor, Tensor]] = {}
         """Keys and values of these rows, by layers that others read."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from specserve.models.projection import Projection
+    from specserve.models.projection import BatchRows, Projection
     from specserve.protocols import KernelSet
 
 HALF = 2.0**-0.5
@@ -27,12 +27,12 @@ class InputsOfTokens(NamedTuple):
     """[d]."""
     norm_eps: float
 
-    def __call__(self, kernels: KernelSet, x: Tensor, ids: Tensor) -> Tensor:
+    def __call__(self, kernels: KernelSet, x: Tensor, ids: Tensor, at: BatchRows) -> Tensor:
         """x: [T, H], the embeddings as the first layer gets them; ids: [T] int64 -> [L, T, d]. Every product and sum is
         rounded."""
         d = len(self.norm)
         shape = len(x), -1, d
-        of_context = (self.projection(x) * x.shape[1] ** -0.5).view(shape)
+        of_context = (self.projection(x, at) * x.shape[1] ** -0.5).view(shape)
         of_context = kernels.rms_norm(of_context, self.norm, self.norm_eps)
         scale = self.table.new_tensor(math.sqrt(d))
         of_id = (self.table.index_select(0, ids) * scale).view(shape)

@@ -67,8 +67,8 @@ class VariedDecoder(DecoderModel):
         """x: [T, heads, d]; weight: [d]."""
         return self.kernels.rms_norm(x, weight, self.config.norm_eps)
 
-    def layer_inputs(self, x: Tensor, ids: Tensor) -> Tensor | None:
-        return None if self.of_tokens is None else self.of_tokens(self.kernels, x, ids)
+    def layer_inputs(self, x: Tensor, ids: Tensor, at: BatchRows) -> Tensor | None:
+        return None if self.of_tokens is None else self.of_tokens(self.kernels, x, ids, at)
 
     def layer_end(self, layer: int, x: Tensor, at: BatchRows, given: Tensor | None = None) -> Tensor:
         weights, kernels = self.layers[layer], self.kernels

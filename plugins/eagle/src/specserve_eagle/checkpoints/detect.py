@@ -62,7 +62,7 @@ def refuse_assistant(raw: RawJson, path: Path) -> None:
     if found := next((name for name in named if "assistant" in name.lower()), None):
         raise ModelError(
             f"{path} is an assistant ({found}), whose layers read the target's keys and values and have none of their "
-            "own: such drafters are not served, nor is Gemma 4. Draft with n-gram, or with a stand-alone model."
+            "own: such drafters are not served. Draft with n-gram, or with a stand-alone model."
         )
 
 
