@@ -133,10 +133,14 @@ class Calls(BlockPass):
         self.num_drafts += 1
         return self.passes.draft(*arguments)
 
+    def rows(self, *arguments):
+        self.num_drafts += 1
+        return self.passes.rows(*arguments)
 
-@pytest.mark.parametrize("attention", ["sdpa", "cpu_paged"])
-def test_passes_of_block_heads_are_counted_with_the_reason(target, drafts, attention):
-    chosen = eagle_options(drafts["dspark"], steps=3)
+
+@pytest.mark.parametrize(("attention", "topk"), [("sdpa", 1), ("cpu_paged", 1), ("cpu_paged", 3)])
+def test_passes_of_block_heads_are_counted_with_the_reason(target, drafts, attention, topk):
+    chosen = eagle_options(drafts["dspark"], steps=3, topk=topk)
     chosen["plugins"] += () if attention == "sdpa" else ("cpu",)
 
     passes = {}
