@@ -46,6 +46,14 @@ def test_layers_without_attention_are_refused(tmp_path):
         make_engine(model, **rank_options(2))
 
 
+def test_layers_that_differ_in_their_heads_are_refused(tmp_path):
+    model = write_checkpoint(tmp_path / "model", architecture="gemma4_text")
+    with pytest.raises(
+        ConfigError, match=r"the same heads in every layer, .* differ in theirs; got 2\."
+    ):
+        make_engine(model, **rank_options(2))
+
+
 def test_gates_of_attention_are_not_divided(tmp_path):
     config = read_config(write_checkpoint(tmp_path / "model"))
     check_divisible(config, 2)

@@ -36,5 +36,5 @@ def work_of(model: ModelConfig, parameters: int, served_bytes: int, kv_bytes: in
         weight_bytes=round(served_bytes - embedding * bytes_per_parameter),
         kv_bytes=kv_bytes,
         weight_flops=2 * (parameters - embedding),
-        attention_flops=4 * model.num_layers * model.num_heads * model.head_dim,
+        attention_flops=4 * model.num_heads * sum(model.attention(layer).head_dim for layer in range(model.num_layers)),
     )
