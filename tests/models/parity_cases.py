@@ -179,7 +179,7 @@ CASES |= {
     "glm4_moe-as-shipped": {"n_routed_experts": 32, "num_experts_per_tok": 8, "num_nextn_predict_layers": 1, **FOUR},
     "glm4_moe-other": {"use_qk_norm": True, "attention_bias": False, "n_shared_experts": 2, "first_k_dense_replace": 0},
 }
-KINDS_OF_FIVE = ["sliding_attention", "full_attention"] * 2 + ["sliding_attention"]
+KINDS_OF_FIVE = ["sliding_attention", "full_attention", "sliding_attention", "sliding_attention", "full_attention"]
 SHARING = {"num_hidden_layers": 5, "layer_types": KINDS_OF_FIVE, "num_kv_shared_layers": 2}
 CASES |= {
     "gemma4_text": {},

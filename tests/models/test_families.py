@@ -42,7 +42,13 @@ KEYS = ("rms_norm_eps", "rope_theta", "hidden_act", "tie_word_embeddings", "laye
 VARIED = {
     "gemma4_text": {
         "num_hidden_layers": 5,
-        "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention", "full_attention"],
+        "layer_types": [
+            "sliding_attention",
+            "full_attention",
+            "sliding_attention",
+            "sliding_attention",
+            "full_attention",
+        ],
         "num_kv_shared_layers": 2,
         "use_double_wide_mlp": True,
     }

@@ -18,7 +18,7 @@ from specserve_workbench.testing.engines import run_requests
 from specserve_workbench.testing.toy import write_checkpoint
 
 DENSE = ("gemma2", "lfm2", "ministral", "ministral3", "qwen3_5_text")
-KINDS = ["sliding_attention", "full_attention", "sliding_attention", "full_attention", "full_attention"]
+KINDS = ["sliding_attention", "full_attention", "sliding_attention", "sliding_attention", "full_attention"]
 SHARING = {"num_hidden_layers": 5, "layer_types": KINDS, "num_kv_shared_layers": 2, "use_double_wide_mlp": True}
 VARIED = {"gemma4_text that shares keys": SHARING}
 RECORDED_NEVER = ("gemma4_text", *VARIED)

@@ -48,9 +48,7 @@ def test_layers_without_attention_are_refused(tmp_path):
 
 def test_layers_that_differ_in_their_heads_are_refused(tmp_path):
     model = write_checkpoint(tmp_path / "model", architecture="gemma4_text")
-    with pytest.raises(
-        ConfigError, match=r"the same heads in every layer, .* differ in theirs; got 2\."
-    ):
+    with pytest.raises(ConfigError, match=r"the same heads in every layer, .* differ in theirs; got 2\."):
         make_engine(model, **rank_options(2))
 
 

@@ -94,9 +94,10 @@ def test_drafts_end_with_the_context(uno_target, draft_adapter):
     assert engine.metrics.request_success["length"] == 3
 
 
-@pytest.mark.parametrize("architecture", ["gemma2", "qwen3_moe", "lfm2"])
+@pytest.mark.parametrize("architecture", ["gemma2", "qwen3_moe", "lfm2", "gemma4_text"])
 def test_drafts_change_nothing_on_other_families(tmp_path, architecture):
-    """With windows, experts, and short convolutions, whose vectors of tokens lie in the cache, too."""
+    """With windows, experts, short convolutions, whose vectors of tokens lie in the cache, too, and heads of two
+    sizes."""
     target = write_checkpoint(tmp_path / "target", architecture=architecture)
     adapter = write_draft_adapter(tmp_path / "adapter", target, targets=("q_proj", "v_proj"))
     requests = mixed_requests(10, seed=4)
