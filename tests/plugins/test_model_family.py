@@ -163,7 +163,10 @@ def raising(*_):
 @pytest.mark.parametrize("rubbish", [lambda *_: 3, lambda *_: ["many"], raising], ids=["number", "list", "raises"])
 @pytest.mark.parametrize(
     "method",
-    ["renamed", "traits", "sliding_windows", "mixers", "main_rotation", "rotations", "check", "stored_as", "decoder"],
+    [
+        *("renamed", "traits", "sliding_windows", "layer_attention", "inner_sizes", "mixers", "main_rotation"),
+        *("rotations", "check", "stored_as", "left_out", "decoder"),
+    ],
 )
 def test_a_family_that_fails_is_named_with_its_plugin(tmp_path, method, rubbish):
     class Mine(ModelFamily):
