@@ -1,8 +1,8 @@
-"""Train the demo model's four draft models: an EAGLE-3, an EAGLE and an MTP head, and a stand-alone model.
+"""Train the demo model's five draft models: an EAGLE-3, an EAGLE, an MTP and a DSpark head, and a stand-alone model.
 
 Run: `python train_heads.py OUTPUT_DIR [--minutes 60] [--only eagle3 mtp] [--resume]`, with specserve-plugin-eagle
-installed. Writes OUTPUT_DIR/{eagle3,eagle,mtp,standalone}/ and prints what each accepts on the files that the demo
-model was not trained on.
+installed. Writes OUTPUT_DIR/{eagle3,eagle,mtp,standalone,dspark}/ and prints what each accepts on the files that the
+demo model was not trained on.
 
 Owns the draft models' numbers; the split of the corpus is `corpus`'s, the training is the plugin's.
 """
@@ -26,11 +26,12 @@ if TYPE_CHECKING:
 
 MODEL = Path(__file__).parent / "src" / "specserve_demo" / "model"
 DRAFT_VOCAB = 3072
-RECIPES: dict[str, dict[str, int]] = {
+RECIPES: dict[str, dict[str, int | str]] = {
     "eagle3": {"draft_vocab": DRAFT_VOCAB},
     "eagle": {},
     "mtp": {},
     "standalone": {"layers": 2, "hidden_size": 128},
+    "dspark": {"layers": 1, "heads": 8, "kv_heads": 8, "markov": "rnn", "markov_rank": 34, "anchors": 128, "batch": 4},
 }
 
 

@@ -18,6 +18,7 @@ from specserve_workbench.testing.engines import make_engine, run_requests, verif
 
 NUM_PROMPTS, PROMPT_LEN = 6, 300
 LEAST = {"demo-eagle3": (1.9, 1.6), "demo-mtp": (1.7, 1.5), "demo-eagle": (1.5, 1.3), "demo-standalone": (1.5, 1.4)}
+LEAST["demo-dspark"] = (1.7, 1.5)
 """Mean acceptance length of drafts of three tokens, greedy and at temperature 0.8. Greedy text of a small model repeats
 itself, which is easier to draft."""
 

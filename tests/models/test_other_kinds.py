@@ -83,7 +83,7 @@ def test_weights_without_a_config_and_adapters_weights_are_told_apart(tmp_path):
     assert "--plugin lora" in refused(tmp_path / "a.safetensors")
 
 
-@pytest.mark.parametrize("name", ["demo-eagle3", "demo-eagle", "demo-mtp"])
+@pytest.mark.parametrize("name", ["demo-eagle3", "demo-eagle", "demo-mtp", "demo-dspark"])
 def test_a_draft_head_says_that_it_is_one_and_how_it_is_served(name):
     message = refused(name)
     assert f"model '{name}' is a draft head" in message

@@ -42,6 +42,11 @@ class Target:
                 f"heads are trained on attention in every layer, and family {model.config.family} has others. Train on "
                 "another target, or use a draft model: --set eagle.model=DIR."
             )
+        if model.config.layer_attention:
+            raise ModelError(
+                f"heads are trained on layers that are alike, and family {model.config.family} has layers with heads of "
+                "several sizes or inputs of their own. Train on another target, or draft with n-grams: --plugin ngram."
+            )
         self.model = model
         self.config = model.config
         self.memory: LessonMemory | None = None
