@@ -117,7 +117,7 @@ def run(options: Options) -> Result:
 
 
 def engine_of(options: Options, subject: Subject, name: str) -> Assembled:
-    tables = {"eagle": {"model": subject.head}} if "eagle" in DRAFTERS[name] else {}
+    tables = {"eagle": subject.eagle} if "eagle" in DRAFTERS[name] else {}
     fixed = FIXED_WIDTH if name == FIXED else {}
     return demo_engine(
         options, model=subject.model, plugins=DRAFTERS[name], plugin_options=tables, kv_memory="256M", **fixed

@@ -23,7 +23,8 @@ TEXT_LEN = 400
 class Subject(NamedTuple):
     title: str
     model: str
-    head: str
+    eagle: dict[str, Any]
+    """Options of the plugin eagle: its draft head."""
     texts: dict[str, Texts]
 
 
@@ -62,9 +63,12 @@ def asked(tokenizer: Tokenizer, question: str) -> tuple[int, ...]:
 
 
 SUBJECTS = {
-    "demo": Subject("demo model", "demo", "demo-eagle3", {EDIT: edits, "code": files, "prose": prose}),
+    "demo": Subject("demo model", "demo", {"model": "demo-eagle3"}, {EDIT: edits, "code": files, "prose": prose}),
     "smollm2": Subject(
-        "SmolLM2-135M", "build/smollm2", "smollm2-eagle3", {EDIT: edits, "chat": chats, "summary": summaries}
+        "SmolLM2-135M",
+        "build/smollm2",
+        {"model": "smollm2-eagle3", "topk": 3, "draft_tokens": 8},
+        {EDIT: edits, "chat": chats, "summary": summaries},
     ),
 }
 """By the name on the command line."""
