@@ -191,6 +191,9 @@ RESUMED_BLOCKS = {
     "another rank": ("dspark", ("--markov-rank", "9"), "begun with --markov-rank 8; got 9"),
     "another number of layers": ("dspark", ("--layers", "1"), "begun with --layers 2; got 1"),
     "another mask token": ("dspark", ("--mask-token", "1"), "begun with --mask-token None; got 1"),
+    "another Markov head": ("dspark", ("--markov", "rnn"), "begun with --markov vanilla; got rnn"),
+    "another number of heads": ("dspark", ("--heads", "8"), "begun with --heads 4; got 8"),
+    "another number of KV heads": ("dspark", ("--kv-heads", "1"), "begun with --kv-heads 2; got 1"),
     "another draft vocabulary": ("dspark", ("--draft-vocab", "9"), "begun with --draft-vocab None; got 9"),
 }
 

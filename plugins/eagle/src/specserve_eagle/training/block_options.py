@@ -78,15 +78,15 @@ def block_identity(options: TrainOptions, target: ModelConfig) -> dict[str, obje
     """What a checkpoint can only be resumed with, beside what every head has."""
     shape = block_shape(options, target)
     identity: dict[str, object] = {"layers": shape.num_layers, "block_size": shape.block_size}
-    if shape.layer.num_heads != target.num_heads:
-        identity["heads"] = shape.layer.num_heads
-    if shape.layer.num_kv_heads != target.num_kv_heads:
-        identity["kv_heads"] = shape.layer.num_kv_heads
+    identity |= {"heads": shape.layer.num_heads, "kv_heads": shape.layer.num_kv_heads}
     if options.head == "dspark":
-        identity |= {"markov_rank": shape.markov_rank, "draft_vocab": options.draft_vocab}
-        if shape.markov_kind != "vanilla":
-            identity["markov"] = shape.markov_kind
+        identity |= {"markov_rank": shape.markov_rank, "markov": shape.markov_kind, "draft_vocab": options.draft_vocab}
     return identity | {"mask_token": options.mask_token}
+
+
+def unnamed_identity(target: ModelConfig) -> dict[str, object]:
+    """What is meant where the record of an older run names none of these."""
+    return {"heads": target.num_heads, "kv_heads": target.num_kv_heads, "markov": "vanilla"}
 
 
 def find_mask_token(stream: Tensor, vocab_size: int) -> int:

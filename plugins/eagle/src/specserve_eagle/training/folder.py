@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 IDENTITY_FILE = "train_options.json"
 
 
-def prepare_folder(folder: Path, identity: Mapping[str, object], *, resume: bool) -> None:
-    """Make the directory for a head of that identity. ConfigError where a run may not write there."""
+def prepare_folder(folder: Path) -> None:
+    """Make the directory. ConfigError where it cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -30,18 +30,28 @@ def prepare_folder(folder: Path, identity: Mapping[str, object], *, resume: bool
     except OSError as error:
         reason = f"{error.strerror or error}. Choose another."
         raise ConfigError(f"--out {folder}: the directory cannot be written: {reason}") from None
+
+
+def check_folder(folder: Path, identity: Mapping[str, object], unnamed: Mapping[str, object], *, resume: bool) -> None:
+    """ConfigError where a run for a head of that identity may not write there. unnamed: see `refuse_another_head`."""
     if (folder / STATE_FILE).exists() and not resume:
         raise ConfigError(f"--out {folder} holds a checkpoint. Pass --resume to go on, or choose another --out.")
     if resume:
-        refuse_another_head(folder, identity)
+        refuse_another_head(folder, identity, unnamed)
+
+
+def record_identity(folder: Path, identity: Mapping[str, object]) -> None:
+    """Only once the checkpoint there, if any, has been read as one of that head."""
     write_atomically(folder / IDENTITY_FILE, lambda file: file.write_text(json.dumps(identity, indent=2) + "\n"))
 
 
-def refuse_another_head(folder: Path, identity: Mapping[str, object]) -> None:
-    """A checkpoint without the file is judged by its tensors' shapes alone."""
+def refuse_another_head(folder: Path, identity: Mapping[str, object], unnamed: Mapping[str, object]) -> None:
+    """unnamed: what is meant by a name that the file lacks. A checkpoint without the file is judged by its tensors'
+    shapes alone."""
     begun = read_optional_json(folder / IDENTITY_FILE)
-    for name, old in begun.items():
-        if (new := identity.get(name)) != old:
+    for name in (begun | identity) if begun else ():
+        old, new = begun.get(name, unnamed.get(name)), identity.get(name, unnamed.get(name))
+        if new != old:
             option = "--target (its numbers)" if name == "target" else flag(name)
             raise ConfigError(
                 f"--resume: {folder} was begun with {option} {old}; got {new}. Give the same, or another --out."

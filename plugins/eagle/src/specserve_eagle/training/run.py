@@ -16,11 +16,17 @@ import torch
 from specserve.api.files import HfTokenizer, locate_target
 from specserve.models.read_config import read_config
 from specserve_eagle.training.block_heads import BlockHeadModule
-from specserve_eagle.training.block_options import BLOCK_HEADS, DEFAULT_ANCHORS, block_shape, find_mask_token
+from specserve_eagle.training.block_options import (
+    BLOCK_HEADS,
+    DEFAULT_ANCHORS,
+    block_shape,
+    find_mask_token,
+    unnamed_identity,
+)
 from specserve_eagle.training.blocks import block_loss
 from specserve_eagle.training.evaluate import Sampling, layers_read, teacher_forced
 from specserve_eagle.training.export import export, write_card
-from specserve_eagle.training.folder import prepare_folder
+from specserve_eagle.training.folder import check_folder, prepare_folder, record_identity
 from specserve_eagle.training.heads import Eagle1Head, Eagle3Head, MtpHead
 from specserve_eagle.training.loop import Budget, Trainer
 from specserve_eagle.training.modules import HeadShape
@@ -78,7 +84,9 @@ def train(options: TrainOptions) -> Acceptance:
     config = read_config(path)
     check_against(options, config)
     tokenizer = HfTokenizer.from_dir(path)
-    prepare_folder(options.out, head_identity(options, config), resume=options.resume)
+    identity = head_identity(options, config)
+    prepare_folder(options.out)
+    check_folder(options.out, identity, unnamed_identity(config), resume=options.resume)
     with make_report(options.head, began, options.minutes) as report:
         report.stage("preparing text")
         split = read_split(options, tokenizer, config.vocab_size, report)
@@ -101,6 +109,7 @@ def train(options: TrainOptions) -> Acceptance:
         )
         if options.resume:
             trainer.resume()
+        record_identity(options.out, identity)
         if isinstance(module, BlockHeadModule):
             report.stage(f"token {int(module.mask_token)} stands for the tokens of a block that are not known yet")
         rest = FINAL_WINDOWS / options.batch * measuring_share(options)
