@@ -29,7 +29,16 @@ def target(target_dir):
     return Target.load(target_dir, "cpu")
 
 
-@pytest.mark.parametrize("model", [{}, {"architecture": "mistral", "sliding_window": 6}, {"architecture": "qwen3"}])
+MODELS = [
+    {},
+    {"architecture": "mistral", "sliding_window": 6},
+    {"architecture": "qwen3"},
+    {"architecture": "gemma3_text", "layer_types": ["sliding_attention"] * LAYERS, "final_logit_softcapping": 0.5},
+    {"architecture": "granite", "logits_scaling": 4.0},
+]
+
+
+@pytest.mark.parametrize("model", MODELS)
 def test_the_targets_features_are_those_of_transformers(tmp_path, model):
     path = write_target(tmp_path, **model)
     theirs = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager").eval()

@@ -21,6 +21,7 @@ from specserve_eagle.training.block_options import (
     check_block_options,
 )
 from specserve_eagle.training.standalone import DEFAULT_LAYERS, standalone_shape
+from specserve_eagle.training.teachable import check_teachable
 from specserve_eagle.training.uno_options import adapter_identity, adapter_shape, check_adapter
 
 if TYPE_CHECKING:
@@ -111,7 +112,8 @@ def check_device(device: str) -> None:
 
 
 def check_against(options: TrainOptions, target: ModelConfig) -> None:
-    """ConfigError for what this target does not allow. Its weights are not needed for that."""
+    """ConfigError or ModelError for what this target does not allow. Its weights are not needed for that."""
+    check_teachable(target)
     drafted, option = options.unroll, "--unroll"
     if options.head == "uno":
         check_adapter(options, target)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import torch
 import torch.nn.functional as F
 
-from specserve.api import ModelError
 from specserve.api.models import NO_BATCH, installed_formats
 from specserve.models.loader import ModelLoader
 from specserve_eagle.training.differentiable import DifferentiableKernels
+from specserve_eagle.training.teachable import check_teachable
 from specserve_eagle.training.teacher import Features, Lesson, LessonMemory, teacher_of
 
 if TYPE_CHECKING:
@@ -27,26 +27,16 @@ if TYPE_CHECKING:
     from specserve.api.models import DecoderModel
 
 
+OF_LOGITS = {"logits divisor", "logit cap"}
+"""What `DecoderModel.finished` computes, in float32."""
+
+
 class Target:
     """A frozen model whose layers' outputs can be read."""
 
     def __init__(self, model: DecoderModel) -> None:
-        """Raises ModelError where the attention of training is not the model's."""
-        if any(each is not None for each in (*model.soft_caps, *model.sinks)):
-            raise ModelError(
-                f"heads are trained on plain attention only, and layers of family {model.config.family} cap scores or "
-                "have sinks. Train on another target, or use a draft model: --set eagle.model=DIR."
-            )
-        if model.token_widths or model.recurrent:
-            raise ModelError(
-                f"heads are trained on attention in every layer, and family {model.config.family} has others. Train on "
-                "another target, or use a draft model: --set eagle.model=DIR."
-            )
-        if model.config.layer_attention:
-            raise ModelError(
-                f"heads are trained on layers that are alike, and family {model.config.family} has layers with heads of "
-                "several sizes or inputs of their own. Train on another target, or draft with n-grams: --plugin ngram."
-            )
+        """Raises ModelError where training does not compute the model's layers."""
+        check_teachable(model.config)
         self.model = model
         self.config = model.config
         self.memory: LessonMemory | None = None
@@ -93,7 +83,10 @@ class Target:
             hidden[model.num_layers] = x.view(B, T, -1).clone()
         assert model.final_norm is not None, "a whole model has a final norm"
         final = model.kernels.rms_norm(x, model.final_norm, model.config.norm_eps)
-        return Features(hidden, final.view(B, T, -1), model.lm_head(final).view(B, T, -1))
+        logits = model.lm_head(final)
+        if model.config.beyond_llama & OF_LOGITS:
+            logits = model.finished(logits.float())
+        return Features(hidden, final.view(B, T, -1), logits.view(B, T, -1))
 
 
 def window_mask(length: int, window: int | None, device: torch.device) -> Tensor | None:

@@ -29,7 +29,8 @@ class Features(NamedTuple):
     final: Tensor
     """[B, T, H], behind the final norm."""
     logits: Tensor
-    """[B, T, V] in the model's dtype; nothing of a lesson that is kept."""
+    """[B, T, V] in the model's dtype, in float32 where the family divides or caps them; nothing of a lesson that is
+    kept."""
 
 
 class Teacher(NamedTuple):
