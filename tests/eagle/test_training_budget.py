@@ -9,6 +9,7 @@ import pytest
 from training_cases import TEXT, make_trainer, options, write_target
 
 from specserve_eagle.training import loop
+from specserve_eagle.training.bar import Bar
 from specserve_eagle.training.loop import Budget, Progress
 from specserve_eagle.training.report import Report, first_step
 from specserve_eagle.training.run import final_windows, train
@@ -144,12 +145,18 @@ def test_every_line_is_written_at_once():
 
 
 def test_the_first_step_says_how_many_there_will_be():
-    assert first_step(40.0, 9.0, 60.0) == (
+    assert first_step(Progress(step=1, seconds=60.0, last_seconds=40.0), 9.0) == (
         "the first step took 40.00 s: about 13 in 9 minutes. Few: give more --minutes, or a smaller --length, --batch "
         "or --unroll."
     )
-    assert first_step(0.5, 60.0, 60.0) == "the first step took 0.50 s: about 7081 in 60 minutes."
-    assert first_step(0.5, None, 60.0) == "the first step took 0.50 s"
+    fast = Progress(step=1, seconds=60.0, last_seconds=0.5)
+    assert first_step(fast, 60.0) == "the first step took 0.50 s: about 7081 in 60 minutes."
+    assert first_step(fast, None) == "the first step took 0.50 s"
+
+
+def test_a_resumed_run_counts_the_steps_of_before():
+    late = Progress(step=9001, seconds=590.0, step_seconds=0.06, last_seconds=2.0)
+    assert first_step(late, 10.0) == "the first step took 2.00 s: about 9006 in 10 minutes."
 
 
 def test_steps_are_told_once_and_then_at_the_interval():
@@ -169,9 +176,26 @@ def test_what_is_left_of_a_resumed_run_is_that_of_the_whole():
     out = io.StringIO()
     report = Report("mtp", time.monotonic(), 10.0, out)
     report.stage("training on 9 tokens")
-    report.show(Progress(step=90, seconds=300.0, step_seconds=2.0), 0.5)
-    assert "about 151 in 10 minutes" in out.getvalue()
+    report.show(Progress(step=90, seconds=300.0, step_seconds=2.0, last_seconds=2.0), 0.5)
+    assert "about 240 in 10 minutes" in out.getvalue()
     assert report._status.endswith("about 5:00 left")
+
+
+def test_a_bar_of_a_resumed_run_shows_what_is_left_of_the_whole(monkeypatch):
+    out = io.StringIO()
+    monkeypatch.setattr("sys.stderr", out)
+    bar = Bar("mtp")
+    time.sleep(0.02)
+    bar.show(Progress(step=5000, seconds=1500.0, loss=3.0, greedy=[0.5]), 0.5)
+    bar._bar.refresh()
+    bar.close()
+    assert ", 25:00 left, step 5000 loss 3.000" in out.getvalue()
+
+
+def test_a_steps_own_time_is_kept_beside_the_average():
+    progress = Progress(step_seconds=1.0)
+    progress.time(10.0, 3.0, is_new=True)
+    assert (progress.last_seconds, progress.step_seconds) == (3.0, pytest.approx(1.4))
 
 
 def test_a_run_into_a_file_tells_its_stages_in_order(target_dir, tmp_path, capsys):

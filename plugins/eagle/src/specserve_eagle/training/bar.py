@@ -11,7 +11,7 @@ from specserve_eagle.training.unroll import acceptance_length
 if TYPE_CHECKING:
     from specserve_eagle.training.loop import Progress
 
-FORMAT = "{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining} {postfix}"
+FORMAT = "{desc} {percentage:3.0f}%|{bar}| {elapsed}{postfix}"
 SHOWN_DRAFT = 3
 """Draft tokens of the acceptance length that is shown."""
 SECONDS = 0.5
@@ -28,14 +28,25 @@ class Bar:
         )
 
     def show(self, progress: Progress, spent: float) -> None:
+        left, length = clock(seconds_left(progress, spent)), length_shown(progress)
         self._bar.set_postfix_str(
-            f"step {progress.step} loss {progress.loss:.3f} acceptance length {length_shown(progress):.2f}",
+            f"{left} left, step {progress.step} loss {progress.loss:.3f} acceptance length {length:.2f}",
             refresh=False,
         )
         self._bar.update(min(spent, 1.0) - self._bar.n)
 
     def close(self) -> None:
         self._bar.close()
+
+
+def seconds_left(progress: Progress, spent: float) -> float:
+    """By the time and the share of the whole run, also of one that was resumed: tqdm knows only what it saw itself."""
+    return progress.seconds * (1 - spent) / spent if 0 < spent < 1 else 0.0
+
+
+def clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02d}"
 
 
 def length_shown(progress: Progress) -> float:

@@ -73,6 +73,8 @@ class Progress(msgspec.Struct):
     seconds: float = 0.0
     step_seconds: float = 0.0
     """Of a step, averaged over about the last five."""
+    last_seconds: float = 0.0
+    """Of the last step alone."""
     new_seconds: float = 0.0
     """The same of steps whose batch is new: the target has to read it."""
     loss: float = 0.0
@@ -90,6 +92,7 @@ class Progress(msgspec.Struct):
     def time(self, seconds: float, step_seconds: float, *, is_new: bool) -> None:
         """After a step: of all of them, and of this one; is_new: its batch."""
         self.seconds = seconds
+        self.last_seconds = step_seconds
         self.step_seconds = smoothed(self.step_seconds, step_seconds)
         if is_new:
             self.new_seconds = smoothed(self.new_seconds, step_seconds)

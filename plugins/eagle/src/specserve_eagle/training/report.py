@@ -11,7 +11,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, TextIO
 
-from specserve_eagle.training.bar import Bar, length_shown
+from specserve_eagle.training.bar import Bar, clock, length_shown, seconds_left
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -50,11 +50,11 @@ class Report:
         """After every step; the first one has a line of its own, with how many there will be. A resumed run is told of
         as a whole."""
         if self._status == self._stage:
-            self.line(first_step(progress.step_seconds, self.minutes, progress.seconds))
-        left = progress.seconds * (1 - spent) / spent if 0 < spent < 1 else 0.0
+            self.line(first_step(progress, self.minutes))
         self._status = (
             f"step {progress.step}, {progress.step_seconds:.2f} s each, {100 * min(spent, 1.0):.0f} % of the budget, "
-            f"loss {progress.loss:.3f}, acceptance length {length_shown(progress):.2f}, about {clock(left)} left"
+            f"loss {progress.loss:.3f}, acceptance length {length_shown(progress):.2f}, "
+            f"about {clock(seconds_left(progress, spent))} left"
         )
 
     def line(self, text: str) -> None:
@@ -102,16 +102,12 @@ def make_report(head: str, began: float, minutes: float | None) -> Report:
     return kind(head, began, minutes, sys.stderr)
 
 
-def first_step(seconds: float, minutes: float | None, passed: float) -> str:
-    """What the first step says of the whole run."""
+def first_step(progress: Progress, minutes: float | None) -> str:
+    """What the first step, of a resumed run the first after it, says of the whole run."""
+    seconds = progress.last_seconds
     told = f"the first step took {seconds:.2f} s"
     if minutes is None or seconds <= 0:
         return told
-    steps = 1 + int(max(60 * minutes - passed, 0.0) / seconds)
+    steps = progress.step + int(max(60 * minutes - progress.seconds, 0.0) / seconds)
     few = " Few: give more --minutes, or a smaller --length, --batch or --unroll." if steps < FEW_STEPS else ""
     return f"{told}: about {steps} in {minutes:g} minutes.{few}"
-
-
-def clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes}:{rest:02d}"
