@@ -79,6 +79,23 @@ def test_heads_of_one_size_have_one_cache_and_may_be_recorded(tmp_path):
     assert engine.metrics.graph_steps["piecewise", ""] > 10
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"layer_types": [FULL, FULL]},
+        {"layer_types": [FULL, FULL], "global_head_dim": 16, "attention_k_eq_v": True, "num_global_key_value_heads": 1},
+    ],
+    ids=["head_dim", "num_key_value_heads"],
+)
+@pytest.mark.parametrize("graphs", ["piecewise", "full"])
+def test_heads_of_one_size_that_is_not_that_of_windows_may_be_recorded(tmp_path, changes, graphs):
+    path = write_checkpoint(tmp_path, architecture="gemma4_text", **changes)
+    requests = varied_requests(8)
+    engine = make_engine(path, plugins=("cpu",), graphs=graphs, graph_buckets=(4, 8, 40)).engine
+    assert run_requests(engine, requests).decided() == run(path, requests, plugins=("cpu",)).decided()
+    assert sum(steps for (mode, _), steps in engine.metrics.graph_steps.items() if mode != "none") > 10
+
+
 def test_steps_of_heads_of_several_sizes_run_without_graphs_and_say_so(model):
     options = {"plugins": ("cpu",), "graphs": "full"}
     engine = make_engine(model, **options).engine

@@ -35,6 +35,8 @@ class VariedDecoder(DecoderModel):
         super().__init__(config, kernels, weights, rotary, layer_rotaries)
         self.attentions = tuple(config.attention(layer) for layer in range(config.num_layers))
         self.head_shapes = config.head_shapes
+        if len({*self.head_shapes}) == 1:  # perhaps not that of config.json
+            self.num_kv_heads, self.head_dim = self.head_shapes[0]
         self.kv_sources = {layer: each.reads for layer, each in enumerate(self.attentions) if each.reads is not None}
         self.cache_layers |= {layer: self.cache_layers[source] for layer, source in self.kv_sources.items()}
         self.ones = {
