@@ -6,7 +6,9 @@ import json
 import shutil
 
 import pytest
+import torch
 from found import by_check, statuses
+from safetensors.torch import load_file, save_file
 
 from specserve.models import locate
 from specserve_server.config import ServerConfig
@@ -110,6 +112,23 @@ def test_damage_fails_where_it_is_and_is_explained(make_case, model, kind):
     rows = rows_of_model(make_case, model, kv_memory="8M", default_plugins=False)
     assert said in rows[check].found
     assert next(name for name, row in rows.items() if row.status == "failed") == check
+
+
+@pytest.mark.parametrize("prefix", ["", "model.language_model."], ids=["text", "text part"])
+def test_tensors_that_loading_leaves_out_are_no_damage(make_case, tmp_path, prefix):
+    """Keys that layers do not read, and what reads images."""
+    sharing = {"num_hidden_layers": 3, "layer_types": ["full_attention"] * 3, "num_kv_shared_layers": 1}
+    model = write_checkpoint(tmp_path / "model", architecture="gemma4_text", **sharing)
+    file, config = model / "model.safetensors", json.loads((model / "config.json").read_text())
+    tensors = load_file(file) | {"model.layers.2.self_attn.k_proj.weight": torch.ones(64, 128)}
+    if prefix:
+        tensors = {name.replace("model.", prefix, 1): tensor for name, tensor in tensors.items()}
+        tensors["model.vision_tower.norm.weight"] = torch.ones(8)
+        config = {"architectures": ["Gemma4ForConditionalGeneration"], "text_config": config}
+        (model / "config.json").write_text(json.dumps(config))
+    save_file(tensors, file, metadata={"format": "pt"})
+    weights = rows_of_model(make_case, model)["weights"]
+    assert weights.status == "ok", weights
 
 
 def test_a_model_of_a_library_is_left_to_it(make_case, model):

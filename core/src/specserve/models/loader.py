@@ -31,12 +31,12 @@ from specserve.models.unused_tensors import report_unused
 from specserve.models.weight_reader import Place, WeightReader
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from specserve.models.config import ModelConfig
     from specserve.models.decoder import DecoderModel
-    from specserve.models.family import ModelFamily
+    from specserve.models.family import ModelFamily, StoredAs
     from specserve.models.library import LibraryModel
     from specserve.models.rope import RotaryTable
     from specserve.models.rope_config import RopeConfig
@@ -111,11 +111,7 @@ class ModelLoader(NamedTuple):
         config = without_idle_scale(config, length)
         rotary = rotary_table(config, length)
         checkpoint = Checkpoint(open_weights(path, config.quantization, self.formats), self.on_progress)
-        if config.is_part:
-            keep_text(checkpoint)
-        stored_as = family.stored_as(config)
-        arrange(checkpoint, stored_as)
-        leave_out(checkpoint, family.left_out(config))
+        stored_as = arrange_for(family, config, checkpoint)
         kind: torch.dtype = getattr(torch, config.dtype if dtype == "auto" else dtype)
         config = tied_as_stored(config, checkpoint, kind)
         check_tensors(config, checkpoint)
@@ -135,6 +131,17 @@ def layer_tables(config: ModelConfig, length: int, device: torch.device) -> list
 
     ropes = enumerate(config.layer_ropes)
     return [None if rope is None else made(rope, config.attention(layer).head_dim) for layer, rope in ropes]
+
+
+def arrange_for(family: ModelFamily, config: ModelConfig, checkpoint: Checkpoint) -> Mapping[str, StoredAs]:
+    """Give the tensors the names that the model reads, and take no notice of those that it never does. Gives
+    `family.stored_as`."""
+    if config.is_part:
+        keep_text(checkpoint)
+    stored_as = family.stored_as(config)
+    arrange(checkpoint, stored_as)
+    leave_out(checkpoint, family.left_out(config))
+    return stored_as
 
 
 def leave_out(checkpoint: Checkpoint, beginnings: tuple[str, ...]) -> None:

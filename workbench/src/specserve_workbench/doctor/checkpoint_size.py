@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from specserve.models.arrange import arrange
 from specserve.models.checkpoint import Checkpoint
 from specserve.models.families import BUILT_IN, family_named
-from specserve.models.loader import check_tensors
+from specserve.models.loader import arrange_for, check_tensors
 from specserve.models.open_weights import BUILT_IN as FORMATS
 from specserve.models.open_weights import open_weights
 from specserve.models.tied_head import tied_as_stored
@@ -54,7 +53,7 @@ def checkpoint_size(
     parameters = served = 0
     with collected_warnings() as said:
         checkpoint = Checkpoint(open_weights(path, config.quantization, formats))
-        arrange(checkpoint, family.stored_as(config))
+        arrange_for(family, config, checkpoint)
         shapes = check_tensors(tied_as_stored(config, checkpoint, served_dtype), checkpoint)
     for name, shape in shapes.items():
         found = checkpoint.find(name)
