@@ -240,6 +240,8 @@ def given_for_full(raw: RawJson, kinds: list[str], where: str) -> dict[str, int]
             bool(raw.get("attention_k_eq_v")) and raw.get(FULL_HEADS[KEY_HEADS]) is not None
         )
         return {key: whole_number(raw, FULL_HEADS[key]) for key in keys}
+    if by_layer == {}:
+        return {}
     full = [str(layer) for layer, kind in enumerate(kinds) if kind == FULL]
     first = by_layer.get(full[0]) if isinstance(by_layer, dict) else None
     if not isinstance(first, dict) or by_layer != dict.fromkeys(full, first) or not {*first} <= {HEADS, KEY_HEADS}:
