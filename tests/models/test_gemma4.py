@@ -134,7 +134,8 @@ def test_experts_of_half_precision_are_added_as_transformers_adds_them(tmp_path)
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"top_k_experts": 7}, "num_experts_per_tok must be at most the number of experts, 6; got 7"),
+        ({"top_k_experts": None}, "top_k_experts must be a whole number, at least 1; got None"),
+        ({"top_k_experts": 7}, "top_k_experts must be at most the number of experts, 6; got 7"),
         ({"moe_intermediate_size": None}, "moe_intermediate_size must be a whole number, at least 1; got None"),
         ({"num_experts": None}, "num_experts must be a whole number, at least 1; got None"),
     ],

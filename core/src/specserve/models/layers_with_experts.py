@@ -25,15 +25,17 @@ def whole_number(raw: RawJson, key: str) -> int:
     raise ModelError(f"config.json: {key} must be a whole number, at least 1; got {value!r}. Correct the file.")
 
 
-def counts(raw: RawJson, default: int, keys: Sequence[str] = COUNTS) -> tuple[int, int]:
-    """Experts of a layer, by any of their keys, and of a token."""
+def counts(
+    raw: RawJson, default: int, keys: Sequence[str] = COUNTS, of_token: str = "num_experts_per_tok"
+) -> tuple[int, int]:
+    """Experts of a layer, by any of `keys`, and of a token."""
     given = {key: whole_number(raw, key) for key in keys if key in raw}
     if len({*given.values()}) > 1:
         raise ModelError(f"config.json: {' and '.join(keys)} must be the same; got {given}. Correct the file.")
-    count, chosen = next(iter(given.values()), default), whole_number(raw, "num_experts_per_tok")
+    count, chosen = next(iter(given.values()), default), whole_number(raw, of_token)
     if chosen > count:
         raise ModelError(
-            f"config.json: num_experts_per_tok must be at most the number of experts, {count}; got {chosen}. "
+            f"config.json: {of_token} must be at most the number of experts, {count}; got {chosen}. "
             "Correct the file."
         )
     return count, chosen

@@ -156,8 +156,7 @@ class Gemma4(ModelFamily):
     def experts(self, raw: RawJson, num_layers: int) -> ExpertsConfig | None:
         if not raw.get("enable_moe_block"):
             return None
-        named = raw | {"num_experts_per_tok": raw.get("top_k_experts")}
-        count, chosen = counts(named, default=0, keys=("num_experts",))
+        count, chosen = counts(raw, default=0, keys=("num_experts",), of_token="top_k_experts")
         return ExpertsConfig(
             count=count,
             chosen=chosen,
