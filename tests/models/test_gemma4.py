@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, Gemma4Config
 
 from specserve.api import ModelError
+from specserve.models.projection import BatchRows
 from specserve_workbench.testing.engines import make_engine, run, run_requests
 from specserve_workbench.testing.requests import varied_requests
 from specserve_workbench.testing.toy import write_checkpoint
@@ -112,6 +113,16 @@ def test_a_backend_must_fit_heads_of_every_size(tmp_path):
     assert spec.kv_layout.name == "by_slot", "34 numbers do not fill a panel of 16"
 
 
+def test_vectors_of_tokens_need_no_tensor_that_is_made_of_a_number(model, monkeypatch):
+    """To a GPU each would be a copy, which graphs cannot record."""
+    loaded = load(model)
+    ids = torch.tensor(PROMPT[:32])
+    x = loaded.embed(ids)
+    for owner, name in ((torch, "tensor"), (torch.Tensor, "new_tensor")):
+        monkeypatch.setattr(owner, name, lambda *args, name=name: pytest.fail(f"called {name}"))
+    assert loaded.layer_inputs(x, ids, BatchRows(slice(0, 32), None)).shape == (5, 32, 24)
+
+
 def test_a_draft_model_has_heads_of_one_size(model):
     target = write_checkpoint(model.parent / "target")
     options = {"plugins": ("eagle",), "plugin_options": {"eagle": {"model": str(model)}}}
@@ -129,6 +140,16 @@ def test_experts_of_half_precision_are_added_as_transformers_adds_them(tmp_path)
     expected, ours = theirs(torch.tensor([PROMPT])).logits[0], forward(load(path), PROMPT)
     our_error, their_error = ((each.float() - exact).abs().mean(-1).median() for each in (ours, expected))
     assert our_error < 1.2 * their_error
+
+
+@pytest.mark.parametrize("key", ["attention_k_eq_v", "enable_moe_block", "use_double_wide_mlp"])
+def test_a_switch_is_true_false_or_null(tmp_path, key):
+    path = write_checkpoint(tmp_path, architecture="gemma4_text")
+    change_json(path / "config.json", **{key: None})
+    load(path)
+    change_json(path / "config.json", **{key: "false"})
+    with pytest.raises(ModelError, match=f"{key} must be true, false or null; got 'false'"):
+        load(path)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@ size, L layers, d numbers of a vector."""
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -26,6 +25,8 @@ class InputsOfTokens(NamedTuple):
     norm: Tensor
     """[d]."""
     norm_eps: float
+    table_scale: Tensor
+    """The square root of d, in the model's dtype."""
 
     def __call__(self, kernels: KernelSet, x: Tensor, ids: Tensor, at: BatchRows) -> Tensor:
         """x: [T, H], the embeddings as the first layer gets them; ids: [T] int64 -> [L, T, d]. Every product and sum is
@@ -34,8 +35,7 @@ class InputsOfTokens(NamedTuple):
         shape = len(x), -1, d
         of_context = (self.projection(x, at) * x.shape[1] ** -0.5).view(shape)
         of_context = kernels.rms_norm(of_context, self.norm, self.norm_eps)
-        scale = self.table.new_tensor(math.sqrt(d))
-        of_id = (self.table.index_select(0, ids) * scale).view(shape)
+        of_id = (self.table.index_select(0, ids) * self.table_scale).view(shape)
         return ((of_context + of_id) * HALF).transpose(0, 1).contiguous()
 
 

@@ -6,6 +6,7 @@ which format the files have.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -152,7 +153,9 @@ class WeightReader:
         whole = WholeMap(self.config.hidden_size, rows, stored={name: StoredAs(TOKEN_PROJECTION)})
         projection = self.projections[name] = Projection(name, weight, None, self.kernels.linear, whole=whole)
         table = self.joined((f"{TOKEN_TABLE}.weight",))
-        return InputsOfTokens(table, projection, self.norm(TOKEN_NORM), self.config.norm_eps)
+        norm = self.norm(TOKEN_NORM)
+        scale = torch.tensor(math.sqrt(len(norm)), dtype=self.dtype, device=self.device)
+        return InputsOfTokens(table, projection, norm, self.config.norm_eps, scale)
 
     def given_input(self, index: int) -> GivenInput:
         gate, output = (self.projection(index, name, "", (name,)) for name in (GIVEN_GATE, GIVEN_OUTPUT))

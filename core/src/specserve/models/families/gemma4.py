@@ -120,7 +120,7 @@ class Gemma4(ModelFamily):
         kinds = self.kinds(raw, num_layers, where)
         own = own_keys(raw, kinds, where)
         sizes = heads_by_kind(raw, kinds, where)
-        alike = bool(raw.get("attention_k_eq_v"))
+        alike = switch(raw, "attention_k_eq_v")
         return tuple(
             LayerAttention(
                 num_kv_heads=sizes[kind][KEY_HEADS],
@@ -133,7 +133,7 @@ class Gemma4(ModelFamily):
 
     def inner_sizes(self, raw: RawJson, num_layers: int) -> tuple[int, ...]:
         """Layers that read others' keys and values may have an MLP of twice the width."""
-        if not raw.get("use_double_wide_mlp"):
+        if not switch(raw, "use_double_wide_mlp"):
             return ()
         inner, own = raw["intermediate_size"], num_layers - raw[SHARED]
         return tuple(inner if layer < own else 2 * inner for layer in range(num_layers))
@@ -154,7 +154,7 @@ class Gemma4(ModelFamily):
             )
 
     def experts(self, raw: RawJson, num_layers: int) -> ExpertsConfig | None:
-        if not raw.get("enable_moe_block"):
+        if not switch(raw, "enable_moe_block"):
             return None
         count, chosen = counts(raw, default=0, keys=("num_experts",), of_token="top_k_experts")
         return ExpertsConfig(
@@ -188,6 +188,14 @@ class Gemma4(ModelFamily):
     def left_out(self, config: ModelConfig) -> tuple[str, ...]:
         reading = (layer for layer in range(config.num_layers) if config.attention(layer).reads is not None)
         return tuple(f"model.layers.{layer}.self_attn.{name}" for layer in reading for name in UNREAD)
+
+
+def switch(raw: RawJson, key: str) -> bool:
+    """One that is off where the file has null. Raises ModelError."""
+    value = raw.get(key)
+    if value is None or isinstance(value, bool):
+        return bool(value)
+    raise ModelError(f"config.json: {key} must be true, false or null; got {value!r}. Correct the file.")
 
 
 def token_inputs(raw: RawJson) -> TokenInputs | None:
@@ -235,9 +243,8 @@ def heads_by_kind(raw: RawJson, kinds: list[str], where: str) -> dict[str, dict[
 def given_for_full(raw: RawJson, kinds: list[str], where: str) -> dict[str, int]:
     by_layer = raw.get(BY_LAYER)
     if by_layer is None:
-        keys = [HEADS] + [KEY_HEADS] * (
-            bool(raw.get("attention_k_eq_v")) and raw.get(FULL_HEADS[KEY_HEADS]) is not None
-        )
+        of_keys = switch(raw, "attention_k_eq_v") and raw.get(FULL_HEADS[KEY_HEADS]) is not None
+        keys = [HEADS, KEY_HEADS] if of_keys else [HEADS]
         return {key: whole_number(raw, FULL_HEADS[key]) for key in keys}
     if by_layer == {}:
         return {}
