@@ -194,6 +194,7 @@ CASES |= {
         **SHARING,
     },
     "gemma4_text-biases": {"attention_bias": True, "head_dim": 48},
+    "gemma4_text-quarter-of-20": {"head_dim": 20, "global_head_dim": 20},
     "gemma4_text-no-layer-differs": {"per_layer_config": {}},
     "gemma4_text-by-layer": {
         "per_layer_config": {"1": {"head_dim": 64, "num_key_value_heads": 4}},

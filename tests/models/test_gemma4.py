@@ -123,6 +123,20 @@ def test_vectors_of_tokens_need_no_tensor_that_is_made_of_a_number(model, monkey
     assert loaded.layer_inputs(x, ids, BatchRows(slice(0, 32), None)).shape == (5, 32, 24)
 
 
+@pytest.mark.parametrize("numbers", [16, 8])
+def test_a_rotation_fits_the_heads_of_its_layers(tmp_path, numbers):
+    """Those of layers without a window have 16 pairs, the others' 8."""
+    path = write_checkpoint(tmp_path, architecture="gemma4_text")
+    of_full = {"rope_type": "longrope", "short_factor": [1.0] * numbers, "long_factor": [2.0] * numbers}
+    change_json(path / "config.json", rope_parameters={FULL: of_full, SLIDING: {"rope_type": "default"}})
+    if numbers == 8:
+        with pytest.raises(ModelError, match="short_factor must have 16 numbers; got 8"):
+            load(path)
+        return
+    loaded = load(path)
+    assert [table.cos.shape[-1] for table in (loaded.rotary, *loaded.layer_rotaries)] == [32, 16, 32]
+
+
 def test_a_draft_model_has_heads_of_one_size(model):
     target = write_checkpoint(model.parent / "target")
     options = {"plugins": ("eagle",), "plugin_options": {"eagle": {"model": str(model)}}}

@@ -109,7 +109,7 @@ class ModelLoader(NamedTuple):
             log.warning("%s", unknown_fields_told(path, config))
         length = resolve_length(config, max_model_len)
         config = without_idle_scale(config, length)
-        rotary = rotary_table(config, length)
+        rotary = main_table(config, length)
         checkpoint = Checkpoint(open_weights(path, config.quantization, self.formats), self.on_progress)
         stored_as = arrange_for(family, config, checkpoint)
         kind: torch.dtype = getattr(torch, config.dtype if dtype == "auto" else dtype)
@@ -120,6 +120,13 @@ class ModelLoader(NamedTuple):
         checkpoint.finish()
         layers = layer_tables(config, length, place.device)
         return family.decoder(own, kernels, weights, rotary.on(place.device), *([layers] if layers else []))
+
+
+def main_table(config: ModelConfig, length: int) -> RotaryTable:
+    """Of `config.rope`, for heads of the layers that have it."""
+    having = (layer for layer, rope in enumerate(config.layer_ropes) if rope == config.rope)
+    sizes = (config.attention(layer).head_dim for layer in having)
+    return rotary_table(msgspec.structs.replace(config, head_dim=next(sizes, config.head_dim)), length)
 
 
 def layer_tables(config: ModelConfig, length: int, device: torch.device) -> list[RotaryTable | None]:

@@ -86,7 +86,7 @@ def parse_config(
         raise ModelError(f"{wrong}. Correct the file or download it again.") from None
     _check_sizes(config, where)
     count = config.num_layers
-    return msgspec.structs.replace(
+    config = msgspec.structs.replace(
         config,
         sliding_windows=family.sliding_windows(known, count, where),
         layer_attention=family.layer_attention(known, count, where),
@@ -95,6 +95,8 @@ def parse_config(
         mixers=family.mixers(known, count, where),
         layer_ropes=tuple(_layer_ropes(family.rotations(known, count, where), family, where)),
     )
+    _check_rotations(config, where)
+    return config
 
 
 def _layer_ropes(rotations: Sequence[RawJson | None], family: ModelFamily, where: str) -> Iterator[RopeConfig | None]:
@@ -161,12 +163,28 @@ def _check_sizes(config: ModelConfig, where: str) -> None:
             f"{where}: num_attention_heads ({config.num_heads}) must be a multiple of "
             f"num_key_value_heads ({config.num_kv_heads})."
         )
-    rotated = int(config.head_dim * config.rope.partial_rotary_factor)
-    if rotated % 2 or not 0 < rotated <= config.head_dim:
+
+
+def _check_rotations(config: ModelConfig, where: str) -> None:
+    """Each with the size of the heads that it rotates."""
+    ropes = config.layer_ropes or (config.rope,) * config.num_layers
+    attending = (layer for layer in range(config.num_layers) if config.mixer(layer) is None)
+    pairs = {(ropes[layer], config.attention(layer).head_dim): None for layer in attending}
+    if config.rope not in ropes:
+        pairs[config.rope, config.head_dim] = None
+    for rope, head_dim in pairs:
+        if rope is not None:
+            _check_rotation(rope, head_dim, where)
+
+
+def _check_rotation(rope: RopeConfig, head_dim: int, where: str) -> None:
+    rotated = int(head_dim * rope.partial_rotary_factor)
+    in_halves = head_dim if rope.rope_type == "proportional" else rotated
+    if in_halves % 2 or not 0 < rotated <= head_dim:
         raise ModelError(
-            f"{where}: the rotated part of a head must be even and at most head_dim ({config.head_dim}); got {rotated}."
+            f"{where}: the rotated part of a head must be even and at most head_dim ({head_dim}); got {rotated}."
         )
-    for name, value in (("rope_theta", config.rope.rope_theta), ("the rotary factor", config.rope.factor)):
+    for name, value in (("rope_theta", rope.rope_theta), ("the rotary factor", rope.factor)):
         if value is not None and value <= 0:
             raise ModelError(f"{where}: {name} must be positive; got {value}. Correct the file.")
 
