@@ -46,9 +46,9 @@ def test_layers_without_attention_are_refused(tmp_path):
         make_engine(model, **rank_options(2))
 
 
-def test_layers_that_differ_in_their_heads_are_refused(tmp_path):
+def test_decoders_that_are_not_plain_are_refused(tmp_path):
     model = write_checkpoint(tmp_path / "model", architecture="gemma4_text")
-    with pytest.raises(ConfigError, match=r"the same heads in every layer, .* differ in theirs; got 2\."):
+    with pytest.raises(ConfigError, match=r"plain decoders, .* gemma4_text \(VariedDecoder\) is none; got 2\."):
         make_engine(model, **rank_options(2))
 
 

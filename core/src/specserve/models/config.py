@@ -113,8 +113,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     inner_sizes: tuple[int, ...] = ()
     """Per layer: the width of its MLP; empty where all have `intermediate_size`."""
     value_norm: bool = False
-    """Values are normed, head by head, without a weight. With it, or where layers differ (`layer_attention`),
-    `specserve.models.varied_decoder` computes the layers."""
+    """Values are normed, head by head, without a weight."""
     layer_scales: bool = False
     """What a layer gives is multiplied by a number of its own."""
     token_inputs: TokenInputs | None = None
@@ -157,11 +156,17 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
             "attention gate": self.attention_gate is not None,
             "query scale": self.query_scale is not None,
             "heads by layer": bool(self.layer_attention),
+            "widths by layer": bool(self.inner_sizes),
             "value norms": self.value_norm,
             "layer scales": self.layer_scales,
             "token inputs": self.token_inputs is not None,
         }
         return frozenset(name for name, there in found.items() if there)
+
+    @property
+    def is_varied(self) -> bool:
+        """Whether the layers have what `specserve.models.varied_decoder` alone computes."""
+        return bool(self.layer_attention) or self.value_norm or self.layer_scales or self.token_inputs is not None
 
     def mixer(self, layer: int) -> MixerConfig | None:
         """What the layer has in place of attention."""

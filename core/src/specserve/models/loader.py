@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 import torch
 
-from specserve.errors import ConfigError
+from specserve.errors import ConfigError, ModelError
 from specserve.models.arrange import arrange
 from specserve.models.checkpoint import Checkpoint
 from specserve.models.families import BUILT_IN, family_named
@@ -28,6 +28,7 @@ from specserve.models.tensor_names import expected_shapes
 from specserve.models.text_part import keep_text
 from specserve.models.tied_head import tied_as_stored
 from specserve.models.unused_tensors import report_unused
+from specserve.models.varied_decoder import VariedDecoder
 from specserve.models.weight_reader import Place, WeightReader
 
 if TYPE_CHECKING:
@@ -119,7 +120,14 @@ class ModelLoader(NamedTuple):
         weights = WeightReader(config, kernels, checkpoint, place, self.part, stored_as).read()
         checkpoint.finish()
         layers = layer_tables(config, length, place.device)
-        return family.decoder(own, kernels, weights, rotary.on(place.device), *([layers] if layers else []))
+        model = family.decoder(own, kernels, weights, rotary.on(place.device), *([layers] if layers else []))
+        if config.is_varied and not isinstance(model, VariedDecoder):
+            raise ModelError(
+                f"{path}: family {family.name} has layer_attention, value_norm, layer_scales or token_inputs, and its "
+                f"decoder, {type(model).__name__}, does not compute them. Set its `decoder` to VariedDecoder, or to a "
+                "class derived from it."
+            )
+        return model
 
 
 def main_table(config: ModelConfig, length: int) -> RotaryTable:

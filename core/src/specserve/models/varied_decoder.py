@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from specserve.errors import ModelError
 from specserve.models.decoder import AttentionInput, DecoderModel
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class VariedDecoder(DecoderModel):
         rotary: RotaryTable,
         layer_rotaries: Sequence[RotaryTable | None] = (),
     ) -> None:
+        refuse_others(config, has_aux=any(layer.aux_norm is not None for layer in weights.layers))
         super().__init__(config, kernels, weights, rotary, layer_rotaries)
         self.attentions = tuple(config.attention(layer) for layer in range(config.num_layers))
         self.head_shapes = config.head_shapes
@@ -80,3 +82,18 @@ class VariedDecoder(DecoderModel):
             opened = kernels.gelu_and_multiply(torch.cat((gate(x, at), given), -1))
             x = x + self.normed(output(opened, at), norm)
         return x if weights.scale is None else x * weights.scale
+
+
+def refuse_others(config: ModelConfig, *, has_aux: bool) -> None:
+    """What `VariedDecoder.attention_input` does not compute."""
+    found = {
+        "attention_gate": config.attention_gate is not None,
+        "query_scale": config.query_scale is not None,
+        'qk_norm_of "all heads"': config.qk_norm and config.qk_norm_of == "all heads",
+        "an auxiliary input": has_aux,
+    }
+    if names := [name for name, there in found.items() if there]:
+        raise ModelError(
+            f"family {config.family}: VariedDecoder does not compute {', '.join(names)}. Give the family a decoder "
+            "derived from it that does, or leave that out."
+        )

@@ -32,10 +32,10 @@ def load_standalone(path: Path, config: EngineConfig, target: ServedModel, looka
             f"{path}: a draft model must have no recurrent layers, and family {model_config.family} has some. Choose "
             "another draft model."
         )
-    if model_config.layer_attention:
+    if model_config.is_varied:
         raise ModelError(
-            f"{path}: layers of a draft model must have heads of one size and keys and values of their own, and those "
-            f"of family {model_config.family} differ. Choose another draft model, or draft with n-gram."
+            f"{path}: a draft model must have a plain decoder, and that of family {model_config.family} (VariedDecoder) "
+            "is none. Choose another draft model, or draft with n-gram."
         )
     length = min(target.max_model_len, supported_length(model_config))
     loader = ModelLoader(formats=formats_for(path, model_config.quantization))

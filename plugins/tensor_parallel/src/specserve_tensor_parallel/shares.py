@@ -47,8 +47,8 @@ def problem(config: ModelConfig, ranks: int) -> str:
         return "each rank has some heads, and this model has layers without attention"
     if config.attention_gate is not None and ranks > 1:
         return "each rank has some heads, and this model's gates of heads are not divided"
-    if config.layer_attention and ranks > 1:
-        return "each rank has the same heads in every layer, and this model's layers differ in theirs"
+    if config.is_varied and ranks > 1:
+        return f"ranks share plain decoders, and that of family {config.family} (VariedDecoder) is none"
     if heads % ranks:
         return f"each rank has the same number of query heads, of which this model has {heads}"
     if keys % ranks and ranks % keys:
