@@ -35,8 +35,7 @@ def counts(
     count, chosen = next(iter(given.values()), default), whole_number(raw, of_token)
     if chosen > count:
         raise ModelError(
-            f"config.json: {of_token} must be at most the number of experts, {count}; got {chosen}. "
-            "Correct the file."
+            f"config.json: {of_token} must be at most the number of experts, {count}; got {chosen}. Correct the file."
         )
     return count, chosen
 

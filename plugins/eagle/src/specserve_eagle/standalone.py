@@ -34,8 +34,8 @@ def load_standalone(path: Path, config: EngineConfig, target: ServedModel, looka
         )
     if model_config.is_varied:
         raise ModelError(
-            f"{path}: a draft model must have a plain decoder, and that of family {model_config.family} (VariedDecoder) "
-            "is none. Choose another draft model, or draft with n-gram."
+            f"{path}: a draft model must have a plain decoder, and that of family {model_config.family} "
+            "(VariedDecoder) is none. Choose another draft model, or draft with n-gram."
         )
     length = min(target.max_model_len, supported_length(model_config))
     loader = ModelLoader(formats=formats_for(path, model_config.quantization))
