@@ -146,6 +146,7 @@ def test_an_eagle3_head_whose_layers_the_target_lacks_is_refused(target, tmp_pat
     ({"step": 3}, "steps"),
     ({"steps": 3, "draft_tokens": 5}, "draft_tokens of a chain is steps + 1; got steps = 3 and draft_tokens = 5"),
     ({"steps": 2, "topk": 2, "draft_tokens": 8}, "draft_tokens must be at most 7"),
+    ({"steps": 3, "topk": 3, "draft_tokens": 23}, "draft_tokens must be at most 22"),
 ])  # fmt: skip
 def test_options_out_of_range_or_against_each_other_are_refused(target, tmp_path, settings, message):
     draft = write_draft(tmp_path / "draft", "eagle3", target)

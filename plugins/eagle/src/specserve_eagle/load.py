@@ -48,6 +48,7 @@ def drafter_at(
 ) -> EagleDrafter | BlockDrafter | ParallelDrafter:
     lookahead = Lookahead(options.max_rows, options.topk > 1)
     kind = kind_of(path)
+    options.check_size(kind)
     if kind == "standalone":
         if path == locate_model(config.model):
             expect_no_mtp(path)

@@ -9,18 +9,18 @@ from msgspec import Meta
 
 from specserve.api import ConfigError, ModelError
 from specserve.api.files import locate_on_disk
-from specserve_eagle.checkpoints.detect import kind_of
+from specserve_eagle.checkpoints.detect import DraftKind, kind_of
 
 MAX_STEPS, MAX_TOPK, MAX_DRAFT_TOKENS = 16, 16, 256
 AUTO: Literal["auto"] = "auto"
 
 
-def check_files(model: str) -> None:
-    """Raises ModelError for a path that holds no draft model, or one whose files are damaged."""
+def check_files(model: str) -> DraftKind | None:
+    """The kind of the draft model; None where it is not on this disk yet. Raises ModelError for a path that holds no
+    draft model, or one whose files are damaged."""
     try:
         path = locate_on_disk(model)
-        if path is not None:
-            kind_of(path)
+        return None if path is None else kind_of(path)
     except ModelError as error:
         raise ModelError(f"eagle.model: {error}") from error
 
@@ -40,8 +40,11 @@ class EagleOptions(msgspec.Struct, frozen=True, kw_only=True):
     and as many as pay for a tree."""
 
     def __post_init__(self) -> None:
-        if self.model is not None:
-            check_files(self.model)  # what is wrong with them is told before the target is loaded
+        kind = None if self.model is None else check_files(self.model)  # told before the target is loaded
+        self.check_size(kind)
+
+    def check_size(self, kind: DraftKind | None) -> None:
+        """ConfigError for more draft tokens than a draft has; with a kind that is not known yet, than any has."""
         if self.steps == "auto" or self.draft_tokens is None:
             return
         if self.topk == 1 and self.draft_tokens != self.steps + 1:
@@ -49,7 +52,10 @@ class EagleOptions(msgspec.Struct, frozen=True, kw_only=True):
                 f"draft_tokens of a chain is steps + 1; got steps = {self.steps} and draft_tokens = "
                 f"{self.draft_tokens}. Leave draft_tokens out, or set topk above 1 for a tree."
             )
-        widest = 1 + self.topk + (self.steps - 1) * self.topk**2
+        if kind in (None, "block"):  # every node may have children
+            widest = sum(self.topk**depth for depth in range(self.steps + 1))
+        else:
+            widest = 1 + self.topk + (self.steps - 1) * self.topk**2
         if self.draft_tokens > widest:
             raise ConfigError(
                 f"draft_tokens must be at most {widest}, the nodes of a tree with steps = {self.steps} and topk = "
