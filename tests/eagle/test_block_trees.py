@@ -17,9 +17,11 @@ from toy_block_heads import ALL_FORMS, RANK, Reference, random_block_head, write
 from covering import covering
 from specserve.api import DraftToken
 from specserve.api.drafts import paths_of
+from specserve.errors import ConfigError
 from specserve.types import Draft
 from specserve_eagle.block.places import with_confidence
 from specserve_eagle.block.trees import PrefixTree, best_prefixes, grow_trees
+from specserve_eagle.options import EagleOptions
 from specserve_workbench.testing.engines import run_requests
 from specserve_workbench.testing.requests import toy_request
 from toy_adapters import write_adapters
@@ -124,8 +126,8 @@ class SeparatePlaces:
     def __init__(self, tokens):
         self.tokens = tokens
 
-    def best(self, places, count):
-        return [self.tokens[len(place.path)][:count] for place in places]
+    def best(self, places, counts):
+        return [self.tokens[len(place.path)][:count] for place, count in zip(places, counts, strict=True)]
 
 
 @pytest.mark.parametrize("limit", [1, 2, 7, 16, 200])
@@ -158,6 +160,20 @@ def test_what_the_confidence_head_leaves_is_shared_by_the_other_tokens(sure, exp
     found = with_confidence(tokens, sure)
     assert [token for token, _ in found] == [7, 8, 9]
     assert [p for _, p in found] == pytest.approx(expected)
+
+
+def test_a_tree_of_a_block_may_have_all_prefixes(target, heads):
+    settings = {"model": str(heads["dspark"]), "steps": 3, "topk": 3}
+    assert EagleOptions(**settings, draft_tokens=1 + 3 + 9 + 27).max_nodes == 39
+    with pytest.raises(ConfigError, match="draft_tokens must be at most 40"):
+        EagleOptions(**settings, draft_tokens=41)
+
+
+def test_a_draft_model_that_is_on_no_disk_yet_is_judged_once_its_kind_is_known():
+    options = EagleOptions(model="some/head", steps=3, topk=3, draft_tokens=30)
+    options.check_size("block")
+    with pytest.raises(ConfigError, match="draft_tokens must be at most 22"):
+        options.check_size("eagle3")
 
 
 # --- lossless -----------------------------------------------------------------------------------------------

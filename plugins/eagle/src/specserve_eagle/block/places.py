@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 ROW_TILE = 32
 """Of torch's sigmoids and hyperbolic tangents, the last bits of which depend on where a number lies in its tensor."""
 
+ROWS_AT_ONCE = 64
+"""Places that are scored together: each has logits of the whole draft vocabulary."""
+
 
 class Place(NamedTuple):
     """Where a token is wanted."""
@@ -52,20 +55,36 @@ class Places:
         self.memory: Tensor | None = None
         """Of a recurrent Markov head, behind the places of the call before: [n, r]."""
 
-    def best(self, places: Sequence[Place], count: int) -> list[list[DraftToken]]:
-        """For each place its likeliest tokens, best first: at most `count`. A recurrent Markov head is asked depth by
-        depth."""
+    def best(self, places: Sequence[Place], counts: Sequence[int]) -> list[list[DraftToken]]:
+        """For each place its likeliest tokens, best first: at most as many as its count. A recurrent Markov head is
+        asked depth by depth. Scored in parts: the places of many trees are more rows than memory is kept for."""
+        before = self.memory_before(places)
+        found: list[list[DraftToken]] = []
+        after: list[Tensor] = []
+        for first in range(0, len(places), ROWS_AT_ONCE):
+            part = slice(first, first + ROWS_AT_ONCE)
+            tokens, memory = self.best_of_part(places[part], counts[part], None if before is None else before[part])
+            found += tokens
+            after += [] if memory is None else [memory]
+        self.memory = torch.cat(after) if after else None
+        return found
+
+    def best_of_part(
+        self, places: Sequence[Place], counts: Sequence[int], memory: Tensor | None
+    ) -> tuple[list[list[DraftToken]], Tensor | None]:
+        """memory: before the places. Their tokens, and the memory behind them."""
         rows = to_device([self.firsts[place.block] + len(place.path) for place in places], self.rows.logits.device)
         scores = self.rows.logits.index_select(0, rows)
         state = None if self.rows.states is None else self.rows.states.index_select(0, rows)
-        entry = self.entries(places)
+        entry, after = self.entries(places), None
         if entry is not None and self.head.markov is not None:
-            read, self.memory = self.read_by_markov(entry, state, self.memory_before(places))
+            read, after = self.read_by_markov(entry, state, memory)
             scores = scores + self.in_tiles(self.head.markov.out, read).float()
         scored = [ScoredRow(k, self.requests[place.block], place.path) for k, place in enumerate(places)]
-        best = choose(self.kernels.sampler, scores, scored, self.head.vocabulary, count)
+        best = choose(self.kernels.sampler, scores, scored, self.head.vocabulary, max(counts))
+        best = [tokens[:count] for tokens, count in zip(best, counts, strict=True)]
         sure = self.confidences(state, entry)
-        return best if sure is None else list(map(with_confidence, best, sure))
+        return best if sure is None else list(map(with_confidence, best, sure)), after
 
     def entries(self, places: Sequence[Place]) -> Tensor | None:
         """[n, r]: of the Markov head, for the token before each place."""
@@ -114,7 +133,7 @@ def chains_of(places: Places) -> list[list[DraftToken]]:
     level = [Place(block, ()) for block, count in enumerate(places.counts) if count]
     while level:
         following: list[Place] = []
-        for i, (place, found) in enumerate(zip(level, places.best(level, 1), strict=True)):
+        for i, (place, found) in enumerate(zip(level, places.best(level, [1] * len(level)), strict=True)):
             chains[place.block] += found
             if found and len(chains[place.block]) < places.counts[place.block]:
                 following.append(Place(place.block, (*place.path, found[0].token), i))

@@ -51,7 +51,7 @@ class BlockTreeDrafter(BlockDrafter):
             return []
         mask = self.config.mask_token  # of a path its length alone matters
         asked = [Place(block, (mask,) * depth) for block in blocks for depth in range(wanted[block].places)]
-        found = iter(places.best(asked, self.topk))
+        found = iter(places.best(asked, [self.topk] * len(asked)))
         tokens = [[next(found) for _ in range(wanted[block].places)] for block in blocks]
         limits = [self.num_nodes(wanted[block]) for block in blocks]
         return [best_prefixes(each, limit, self.name) for each, limit in zip(tokens, limits, strict=True)]

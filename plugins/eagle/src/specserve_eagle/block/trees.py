@@ -39,12 +39,13 @@ def grow_trees(trees: Sequence[PrefixTree], blocks: Sequence[int], places: Place
             for i in going
             for path, parent in zip(trees[i].paths(), parents_in_level(trees[i]), strict=True)
         ]
-        found = iter(places.best(level, max(trees[i].topk for i in going)))
+        counts = [trees[i].topk for i in going for _ in range(trees[i].num_rows)]
+        found = iter(places.best(level, counts))
         begin = 0
         for i in going:
             firsts[i], size = begin, trees[i].num_rows
             begin += size
-            trees[i].grow([next(found)[: trees[i].topk] for _ in range(size)])
+            trees[i].grow([next(found) for _ in range(size)])
 
 
 def parents_in_level(tree: PrefixTree) -> list[int]:
