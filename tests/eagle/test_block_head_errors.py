@@ -167,6 +167,15 @@ def test_steps_bound_a_draft(tmp_path, steps):
     assert max(map(len, recorder.drafts.values())) == (BLOCK if steps == "auto" else min(steps, BLOCK))
 
 
+@pytest.mark.parametrize("name", ["weight", "bias"])
+def test_a_confidence_head_that_is_not_finite_is_refused(tmp_path, name):
+    head = random_block_head("dspark")
+    head[f"confidence_head.proj.{name}"].fill_(float("nan"))
+    target = write_target(tmp_path / "target")
+    with pytest.raises(ModelError, match=r"the confidence head has numbers in .* that are not finite"):
+        eagle_engine(target, write_block_head(tmp_path / "head", "dspark", head))
+
+
 def test_other_names_of_the_same_tensors_are_read(tmp_path):
     head = random_block_head("dflash")
     tensors = {f"model.{name}" if name.startswith("layers") else name: tensor for name, tensor in head.items()}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from specserve.api import DraftLayers, DraftVocabulary
+from specserve.api import DraftLayers, DraftVocabulary, ModelError
 from specserve.api.models import (
     BlockHead,
     DecoderLayer,
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from specserve.api.models import Projection
     from specserve_eagle.block.config import BlockConfig
     from specserve_eagle.checkpoints.tensors import HeadCheckpoint
 
@@ -85,8 +86,18 @@ class BlockBuilder(HeadReader):
             hidden_norm=self.tensor("hidden_norm"),
             keys_values=self.projection("keys_values", *names),
             markov=self.markov() if config.markov_rank else None,
-            confidence=None if config.confidence == "nothing" else self.projection("confidence"),
+            confidence=None if config.confidence == "nothing" else self.confidence(),
         )
+
+    def confidence(self) -> Projection:
+        """ModelError where a number of it is not finite: with it nothing would be drafted."""
+        for name in ("confidence", "confidence.bias"):
+            if self.checkpoint.has(name) and not self.tensor(name).isfinite().all():
+                raise ModelError(
+                    f"{self.checkpoint.path}: the confidence head has numbers in {name} that are not finite; all must "
+                    "be. Get or train the head again."
+                )
+        return self.projection("confidence")
 
     def markov(self) -> MarkovHead:
         return MarkovHead(

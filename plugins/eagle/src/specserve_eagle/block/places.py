@@ -5,6 +5,7 @@ Letters: n places, D draft vocabulary, H the head's hidden size, r rank of the M
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
@@ -143,8 +144,9 @@ def chains_of(places: Places) -> list[list[DraftToken]]:
 
 def with_confidence(tokens: Sequence[DraftToken], sure: float) -> list[DraftToken]:
     """The tokens of a place, best first. `sure` is the probability of the first one; those of the others are lowered by
-    one factor, so that together they are at most what is left, and none comes nearer to the first."""
-    if not tokens:
+    one factor, so that together they are at most what is left, and none comes nearer to the first. None where
+    `sure` is NaN."""
+    if not tokens or math.isnan(sure):
         return []
     first, *others = tokens
     left = max(1.0 - first.probability, sum(token.probability for token in others))
