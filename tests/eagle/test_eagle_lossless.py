@@ -108,16 +108,16 @@ TIGHT = [
 ]
 
 
-def assert_lossless_when_tight(target, draft, options, **others):
+def assert_lossless_when_tight(target, draft, options, *, settings=CHAINS, **others):
     options = dict(options)
     num_blocks = options.pop("num_blocks", None)
     requests = [request for request in mixed_requests(16, seed=1) if len(request.prompt_token_ids) < 300]
     if num_blocks is None:
-        assert_lossless(target, draft, requests, **options, **others)
+        assert_lossless(target, draft, requests, settings=settings, **options, **others)
         return
-    plain = run(target, requests, **options).decided()
-    memory = memory_for(num_blocks, target, draft, **others, **options)
-    engine = eagle_engine(target, draft, kv_memory=memory, **others, **options)
+    plain = run(target, requests, **options, **others).decided()
+    memory = memory_for(num_blocks, target, draft, settings=settings, **others, **options)
+    engine = eagle_engine(target, draft, settings=settings, kv_memory=memory, **others, **options)
     assert run_requests(engine, requests).decided() == plain
     assert engine.metrics.num_preemptions > 0
     assert not engine.metrics.drafter_faults
@@ -127,6 +127,12 @@ def assert_lossless_when_tight(target, draft, options, **others):
 @pytest.mark.parametrize("options", TIGHT, ids=lambda o: ",".join(f"{k}={v}" for k, v in o.items()))
 def test_drafts_change_nothing_when_everything_else_is_tight(target, drafts, kind, options):
     assert_lossless_when_tight(target, drafts[kind], options, default_plugins=True)
+
+
+@pytest.mark.parametrize("options", TIGHT[:3], ids=lambda o: ",".join(f"{k}={v}" for k, v in o.items()))
+def test_trees_of_blocks_change_nothing_when_everything_else_is_tight(target, drafts, options):
+    settings = {"steps": 16, "topk": 16}
+    assert_lossless_when_tight(target, drafts["dspark"], options, settings=settings, default_plugins=True)
 
 
 @pytest.mark.sweep
