@@ -44,8 +44,8 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
     """What is collected stays to the end: a million objects that the garbage collector need not visit again and again.
     It would take a third of the collection, and then 0.5 s each time that a test calls it.
 
-    The tests' bytecode, in which pytest rewrites assertions, is kept for the next run, also where
-    PYTHONDONTWRITEBYTECODE is set."""
+    The bytecode of all that is imported meanwhile is kept for the next run, also where PYTHONDONTWRITEBYTECODE is set:
+    of the tests, in which pytest rewrites assertions, and of the modules that they import."""
     gc.disable()
     kept, sys.dont_write_bytecode = sys.dont_write_bytecode, False
     try:
