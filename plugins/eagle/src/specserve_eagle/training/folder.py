@@ -49,7 +49,7 @@ def refuse_another_head(folder: Path, identity: Mapping[str, object], unnamed: M
     """unnamed: what is meant by a name that the file lacks. A checkpoint without the file is judged by its tensors'
     shapes alone."""
     begun = read_optional_json(folder / IDENTITY_FILE)
-    for name in (begun | identity) if begun else ():
+    for name in {**begun, **identity} if begun else ():
         old, new = begun.get(name, unnamed.get(name)), identity.get(name, unnamed.get(name))
         if new != old:
             option = "--target (its numbers)" if name == "target" else flag(name)
