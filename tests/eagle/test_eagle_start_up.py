@@ -157,6 +157,12 @@ def test_options_out_of_range_or_against_each_other_are_refused(target, tmp_path
         assert message in refusal(target, draft, **values)
 
 
+def test_draft_tokens_are_judged_again_once_a_head_is_on_disk(target, tmp_path, monkeypatch):
+    monkeypatch.setattr("specserve_eagle.options.check_files", lambda model: None)
+    draft = write_draft(tmp_path / "draft", "eagle3", target)
+    assert "draft_tokens must be at most 22" in refusal(target, draft, steps=3, topk=3, draft_tokens=30)
+
+
 @pytest.mark.parametrize("settings", [
     {"steps": 3, "draft_tokens": 4}, {"steps": 2, "topk": 2, "draft_tokens": 7}, {"steps": 16, "topk": 16}, {},
 ])  # fmt: skip
