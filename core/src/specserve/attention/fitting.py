@@ -27,8 +27,8 @@ def misfits(can: AttentionCapabilities, needs: AttentionNeeds) -> list[str]:
     if can.missing:
         reasons.insert(0, can.missing)
     multiple = can.head_bytes.get(needs.device, 1)
-    itemsize, most = needs.head_bytes // needs.head_dim, max(needs.head_dims)
-    for head_bytes in (size * itemsize for size in needs.head_dims):
+    most = max(needs.head_dims)
+    for head_bytes in (needs.head_bytes * size // needs.head_dim for size in needs.head_dims):
         if head_bytes % multiple:
             reasons.append(f"the model's heads of {head_bytes} bytes are no multiple of its {multiple}")
     if can.max_head_dim is not None and most > can.max_head_dim:
