@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from specserve.api import BlockRows
     from specserve.api.batch import Request
-    from specserve.api.models import BlockHead, Projection
+    from specserve.api.models import BlockHead
 
 
 ROW_TILE = 32
@@ -154,12 +154,12 @@ def with_confidence(tokens: Sequence[DraftToken], sure: float) -> list[DraftToke
     return [DraftToken(first.token, sure), *(DraftToken(token, factor * p) for token, p in others)]
 
 
-def gated(gate: Projection) -> Callable[[Tensor, Tensor], Tensor]:
+def gated(gate: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
     """See `MarkovHead.gate`."""
     return lambda entry, state: gate(torch.cat((state, entry), -1)).sigmoid() * entry
 
 
-def remembered(joint: Projection) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+def remembered(joint: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
     """See `MarkovHead.joint`. [n, 2 r]: what `out` reads, and the memory of the next place."""
 
     def step(entry: Tensor, state: Tensor, memory: Tensor) -> Tensor:

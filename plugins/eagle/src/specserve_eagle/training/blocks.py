@@ -14,17 +14,18 @@ import torch.nn.functional as F
 
 from specserve_eagle.training.block_heads import block_states
 from specserve_eagle.training.matching import match
-from specserve_eagle.training.teacher import Teacher
-from specserve_eagle.training.unroll import STEP_WEIGHT, Unrolled
+from specserve_eagle.training.unroll import weighted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from torch import Tensor
 
-    from specserve_eagle.training.block_heads import BlockHeadModule
+    from specserve_eagle.training.block_heads import BlockHeadModule, Place
+    from specserve_eagle.training.matching import Match
     from specserve_eagle.training.target import Target
-    from specserve_eagle.training.teacher import Features
+    from specserve_eagle.training.teacher import Features, Teacher
+    from specserve_eagle.training.unroll import Unrolled
 
 ANCHORS_AT_ONCE = 64
 """Of an evaluation, which drafts from every position."""
@@ -44,17 +45,16 @@ def block_loss(head: BlockHeadModule, target: Target, ids: Tensor, num_anchors: 
     features, teacher = target.lesson(ids, head.shape.reads, head.draft_ids)
     anchors = sample_anchors(ids, num_anchors, head.shape.num_proposed, step)
     states = block_states(head, target, features, ids, anchors)
-    total, greedy, overlap = torch.zeros((), device=ids.device), [], []
-    for place, drafted in enumerate(head.places(states, ids[:, tokens_before(anchors, states.shape[2])])):
-        at = anchors + place
-        found = match(drafted.terms, Teacher(teacher.probabilities[:, at], teacher.best[:, at]))
-        loss = found.loss
-        if drafted.confidence is not None:
-            loss = loss + F.binary_cross_entropy_with_logits(drafted.confidence, found.overlap)
-        total = total + STEP_WEIGHT**place * loss
-        greedy.append(found.agrees.float().mean())
-        overlap.append(found.overlap.mean())
-    return Unrolled(total, greedy, overlap)
+    places = enumerate(head.places(states, ids[:, tokens_before(anchors, states.shape[2])]))
+    return weighted(matched(drafted, teacher.at(anchors + place)) for place, drafted in places)
+
+
+def matched(drafted: Place, wanted: Teacher) -> Match:
+    """With the loss of the confidence head, where there is one."""
+    found = match(drafted.terms, wanted)
+    if drafted.confidence is None:
+        return found
+    return found._replace(loss=found.loss + F.binary_cross_entropy_with_logits(drafted.confidence, found.overlap))
 
 
 def block_logits(

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
+from specserve_eagle.block.places import gated, remembered
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -27,7 +29,6 @@ class MarkovHead(nn.Module):
         self, embedding: Tensor, hidden_size: int, draft_vocab_size: int, rank: int, kind: MarkovKind = "vanilla"
     ) -> None:
         super().__init__()
-        self.rank = rank
         self.markov_w1 = nn.Embedding(len(embedding), rank)
         self.markov_w1.weight.data.copy_(principal_components(embedding, rank))
         self.markov_w2 = nn.Linear(rank, draft_vocab_size, bias=False)
@@ -42,12 +43,11 @@ class MarkovHead(nn.Module):
         """entry: [..., r] of the token before the place; state: [..., H]; memory: [..., r] of the place before
         -> what the second table multiplies, and the memory for the next place."""
         if self.gate_proj is not None:
-            return self.gate_proj(torch.cat((state, entry), -1)).sigmoid() * entry, None
+            return gated(self.gate_proj)(entry, state), None
         if self.joint_proj is not None:
             before = torch.zeros_like(entry) if memory is None else memory
-            gates, candidates, read = self.joint_proj(torch.cat((before, entry, state), -1)).split(self.rank, -1)
-            gates = gates.sigmoid()
-            return read.tanh(), gates * before + (1 - gates) * candidates.tanh()
+            read, after = remembered(self.joint_proj)(entry, state, before).chunk(2, -1)
+            return read, after
         return entry, None
 
 

@@ -14,13 +14,14 @@ from torch import nn
 from specserve.api import ConfigError
 from specserve_eagle.training.matching import match
 from specserve_eagle.training.modules import HeadShape, Norm, PlainLayer, Rotation
-from specserve_eagle.training.unroll import Unrolled
+from specserve_eagle.training.unroll import weighted
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve.api.models import ModelConfig
     from specserve_eagle.training.target import Target
+    from specserve_eagle.training.unroll import Unrolled
 
 DEFAULT_LAYERS = 2
 INIT_STD = 0.02
@@ -81,5 +82,4 @@ def draft_logits(model: DraftLlama, target: Target, ids: Tensor) -> Tensor:
 def distill(model: DraftLlama, target: Target, ids: Tensor) -> Unrolled:
     """ids: [B, T] int64. One step: each further one would see the same text and agree as often."""
     teacher = target.lesson(ids, (), None).teacher
-    found = match((draft_logits(model, target, ids),), teacher)
-    return Unrolled(found.loss, [found.agrees.float().mean()], [found.overlap.mean()])
+    return weighted([match((draft_logits(model, target, ids),), teacher)])

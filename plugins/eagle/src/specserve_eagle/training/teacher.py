@@ -41,6 +41,10 @@ class Teacher(NamedTuple):
     best: Tensor
     """[B, T], the draft id of the most likely token; -1 where the draft vocabulary lacks it."""
 
+    def at(self, positions: slice | Tensor) -> Teacher:
+        """Those of some positions alone."""
+        return Teacher(self.probabilities[:, positions], self.best[:, positions])
+
 
 class Lesson(NamedTuple):
     """Of one batch."""

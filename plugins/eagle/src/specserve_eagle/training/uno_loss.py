@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from specserve_eagle.training.blocks import ANCHORS_AT_ONCE, sample_anchors
-from specserve_eagle.training.matching import match
-from specserve_eagle.training.teacher import Teacher
+from specserve_eagle.training.matching import Match, match
 from specserve_eagle.training.uno_module import noise_logits, noise_states, place_logits
-from specserve_eagle.training.unroll import STEP_WEIGHT, Unrolled
+from specserve_eagle.training.unroll import weighted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from specserve_eagle.training.target import Target
     from specserve_eagle.training.teacher import Features
     from specserve_eagle.training.uno_module import DraftAdapterModule
+    from specserve_eagle.training.unroll import Unrolled
 
 
 def uno_loss(module: DraftAdapterModule, target: Target, ids: Tensor, num_anchors: int, step: int = 0) -> Unrolled:
@@ -32,15 +32,10 @@ def uno_loss(module: DraftAdapterModule, target: Target, ids: Tensor, num_anchor
     features, teacher = target.lesson(ids, module.reads, None)
     anchors = sample_anchors(ids, num_anchors, module.shape.num_proposed, step)
     certain = torch.ones((), device=ids.device)
-    total, greedy, overlap = torch.zeros((), device=ids.device), [certain], [certain]
     noise = module.noise(ids, len(anchors), step)
-    for place, logits in enumerate(noise_logits(module, target, features, anchors, noise), 1):
-        at = anchors + place
-        found = match((logits,), Teacher(teacher.probabilities[:, at], teacher.best[:, at]))
-        total = total + STEP_WEIGHT**place * found.loss
-        greedy.append(found.agrees.float().mean())
-        overlap.append(found.overlap.mean())
-    return Unrolled(total, greedy, overlap)
+    places = enumerate(noise_logits(module, target, features, anchors, noise), 1)
+    learnt = (match((logits,), teacher.at(anchors + place)) for place, logits in places)
+    return weighted((Match(torch.zeros_like(certain), certain, certain), *learnt))
 
 
 def uno_logits(

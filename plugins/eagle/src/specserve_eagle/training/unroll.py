@@ -12,18 +12,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 import torch.nn.functional as F
 
-from specserve_eagle.training.matching import match
+from specserve_eagle.training.matching import Match, match
 from specserve_eagle.training.modules import Rotation
-from specserve_eagle.training.teacher import Teacher
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from torch import Tensor
 
     from specserve_eagle.training.heads import Head
     from specserve_eagle.training.target import Target
-    from specserve_eagle.training.teacher import Features
+    from specserve_eagle.training.teacher import Features, Teacher
 
 STEP_WEIGHT = 0.8
 
@@ -41,12 +40,15 @@ class Unrolled(NamedTuple):
 def unroll(head: Head, target: Target, ids: Tensor, num_steps: int) -> Unrolled:
     """ids: [B, T] int64."""
     features, teacher = target.lesson(ids, head.layers, head.draft_ids)
-    total, greedy, overlap = torch.zeros((), device=ids.device), [], []
-    for step, logits in enumerate(unrolled_logits(head, target, features, ids, num_steps)):
-        found = match((logits,), at_step(teacher, step, logits.shape[1]))
-        total = total + STEP_WEIGHT**step * found.loss
-        greedy.append(found.agrees.float().mean())
-        overlap.append(found.overlap.mean())
+    steps = enumerate(unrolled_logits(head, target, features, ids, num_steps))
+    return weighted(match((logits,), at_step(teacher, step, logits.shape[1])) for step, logits in steps)
+
+
+def weighted(matches: Iterable[Match]) -> Unrolled:
+    """Of each step or place, in order."""
+    found = list(matches)
+    total = torch.stack([STEP_WEIGHT**place * each.loss for place, each in enumerate(found)]).sum()
+    greedy, overlap = [each.agrees.float().mean() for each in found], [each.overlap.mean() for each in found]
     return Unrolled(total, greedy, overlap)
 
 
@@ -67,8 +69,7 @@ def unrolled_logits(head: Head, target: Target, features: Features, ids: Tensor,
 
 def at_step(teacher: Teacher, step: int, num_positions: int) -> Teacher:
     """The teacher of what a step drafts at each of its positions."""
-    at = slice(1 + step, 1 + step + num_positions)
-    return Teacher(teacher.probabilities[:, at], teacher.best[:, at])
+    return teacher.at(slice(1 + step, 1 + step + num_positions))
 
 
 def acceptance_length(rates: list[float]) -> float:
