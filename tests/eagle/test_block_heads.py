@@ -10,7 +10,7 @@ import pytest
 import torch
 from eagle_engines import Recorder, eagle_engine, transformers_target, write_target
 from test_eagle_lossless import assert_lossless, mixed_requests
-from toy_block_heads import ALL_FORMS, BLOCK, STATEFUL, Reference, random_block_head, write_block_head
+from toy_block_heads import ALL_FORMS, BLOCK, STATEFUL, Reference, random_block_head
 
 from specserve_workbench.testing.engines import run_requests
 from specserve_workbench.testing.requests import toy_request
@@ -35,20 +35,13 @@ def target(tmp_path_factory):
     return write_target(tmp_path_factory.mktemp("target"))
 
 
-@pytest.fixture(scope="module")
-def heads(tmp_path_factory):
-    """Directories by form."""
-    path = tmp_path_factory.mktemp("heads")
-    return {form: write_block_head(path / form, form) for form in ALL_FORMS}
-
-
 @pytest.mark.usefixtures("each_kernel_set")
 @pytest.mark.parametrize("each_kernel_set", ["torch", "cpu"], indirect=True)
 @pytest.mark.parametrize("form", ALL_FORMS)
-def test_the_drafts_are_those_of_a_plain_implementation(target, heads, form):
+def test_the_drafts_are_those_of_a_plain_implementation(target, block_heads, form):
     recorder = Survivals()
     requests = [toy_request(f"r{i}", range(1 + i, 4 + 3 * i), max_tokens=12, ignore_eos=True) for i in range(4)]
-    engine = eagle_engine(target, heads[form], steps=16, planner=recorder)
+    engine = eagle_engine(target, block_heads[form], steps=16, planner=recorder)
     made = run_requests(engine, requests).tokens()
     tokens = {request.request_id: [*request.prompt_token_ids, *made[request.request_id]] for request in requests}
     reference = Reference(form, random_block_head(form), transformers_target(target))
@@ -75,20 +68,20 @@ def test_the_drafts_are_those_of_a_plain_implementation(target, heads, form):
         ("rnn", 32, "float32"),
     ],
 )
-def test_blocks_change_nothing(target, heads, form, batch_size, dtype):
+def test_blocks_change_nothing(target, block_heads, form, batch_size, dtype):
     assert_lossless(
-        target, heads[form], mixed_requests(20), settings={"steps": 16}, max_num_seqs=batch_size, dtype=dtype,
+        target, block_heads[form], mixed_requests(20), settings={"steps": 16}, max_num_seqs=batch_size, dtype=dtype,
         max_num_batched_tokens=256,
     )  # fmt: skip
 
 
 @pytest.mark.usefixtures("each_kernel_set")
 @pytest.mark.parametrize("form", ["dflash", "dspark"])
-def test_blocks_become_shorter_at_the_end_of_the_context(target, heads, form):
+def test_blocks_become_shorter_at_the_end_of_the_context(target, block_heads, form):
     requests = [toy_request(f"r{i}", range(1, 30 + i), max_tokens=99, ignore_eos=True) for i in range(3)]
     recorder = Recorder()
     speculative = assert_lossless(
-        target, heads[form], requests, settings={"steps": 16}, planner=recorder, max_model_len=64
+        target, block_heads[form], requests, settings={"steps": 16}, planner=recorder, max_model_len=64
     )
     assert {output.finish_reason for output in speculative.outputs.values()} == {"length"}
     at_the_end = {count: len(draft) for (_, count), draft in recorder.drafts.items() if count > 64 - BLOCK}
@@ -97,23 +90,23 @@ def test_blocks_become_shorter_at_the_end_of_the_context(target, heads, form):
 
 
 @pytest.mark.usefixtures("each_kernel_set")
-def test_a_chain_ends_where_no_draft_token_can_come(target, heads):
+def test_a_chain_ends_where_no_draft_token_can_come(target, block_heads):
     """The draft vocabulary has every second token from the fourth on."""
     alone, both = (toy_request(name, range(1, 9), max_tokens=9, ignore_eos=True) for name in ("alone", "both"))
     alone = msgspec.structs.replace(alone, params=msgspec.structs.replace(alone.params, allowed_token_ids=[0, 1, 2]))
     recorder = Recorder()
-    engine = eagle_engine(target, heads["speculators"], steps=16, planner=recorder)
+    engine = eagle_engine(target, block_heads["speculators"], steps=16, planner=recorder)
     run_requests(engine, [alone, both])
     assert not engine.metrics.drafter_faults
     assert {name for name, _ in recorder.drafts} == {"both"}
 
 
 @pytest.mark.parametrize("form", STATEFUL)
-def test_a_draft_does_not_depend_on_the_requests_beside_it(target, heads, form):
+def test_a_draft_does_not_depend_on_the_requests_beside_it(target, block_heads, form):
     requests = [toy_request(f"r{i}", range(1 + i, 4 + 3 * i), max_tokens=12 + i, ignore_eos=True) for i in range(5)]
     together = Recorder()
-    run_requests(eagle_engine(target, heads[form], steps=16, planner=together, dtype="bfloat16"), requests)
+    run_requests(eagle_engine(target, block_heads[form], steps=16, planner=together, dtype="bfloat16"), requests)
     alone = Recorder()
-    run_requests(eagle_engine(target, heads[form], steps=16, planner=alone, dtype="bfloat16"), requests[3:4])
+    run_requests(eagle_engine(target, block_heads[form], steps=16, planner=alone, dtype="bfloat16"), requests[3:4])
     assert len(alone.drafts) > 2
     assert alone.drafts == {place: draft for place, draft in together.drafts.items() if place[0] == "r3"}

@@ -12,7 +12,7 @@ import torch
 from eagle_engines import eagle_engine, transformers_target, write_target
 from test_eagle_lossless import BESIDE, TREES, assert_lossless, assert_lossless_beside, mixed_requests
 from test_eagle_native import Drafts, requests_of_all_sorts
-from toy_block_heads import ALL_FORMS, RANK, Reference, random_block_head, write_block_head
+from toy_block_heads import ALL_FORMS, RANK, Reference, random_block_head
 
 from covering import covering
 from specserve.api import DraftToken
@@ -32,13 +32,6 @@ TOPK, LIMIT = 3, 12
 @pytest.fixture(scope="module")
 def target(tmp_path_factory):
     return write_target(tmp_path_factory.mktemp("target"))
-
-
-@pytest.fixture(scope="module")
-def heads(tmp_path_factory):
-    """Directories by form."""
-    path = tmp_path_factory.mktemp("heads")
-    return {form: write_block_head(path / form, form) for form in ALL_FORMS}
 
 
 def prefixes_of(draft):
@@ -80,11 +73,11 @@ class Block(NamedTuple):
 @pytest.mark.usefixtures("each_kernel_set")
 @pytest.mark.parametrize("each_kernel_set", ["torch", "cpu"], indirect=True)
 @pytest.mark.parametrize("form", ALL_FORMS)
-def test_a_tree_has_the_most_probable_prefixes_of_a_plain_implementation(target, heads, form):
+def test_a_tree_has_the_most_probable_prefixes_of_a_plain_implementation(target, block_heads, form):
     recorder = Drafts()
     settings = {"steps": 16, "topk": TOPK, "draft_tokens": LIMIT + 1}
     requests = [toy_request(f"r{i}", range(1 + i, 4 + 3 * i), max_tokens=8, ignore_eos=True) for i in range(3)]
-    made = run_requests(eagle_engine(target, heads[form], settings=settings, planner=recorder), requests).tokens()
+    made = run_requests(eagle_engine(target, block_heads[form], settings=settings, planner=recorder), requests).tokens()
     tokens = {request.request_id: [*request.prompt_token_ids, *made[request.request_id]] for request in requests}
     reference = Reference(form, random_block_head(form), transformers_target(target))
     assert len(recorder.drafts) > 10
@@ -104,13 +97,13 @@ def test_a_tree_has_the_most_probable_prefixes_of_a_plain_implementation(target,
 
 @pytest.mark.usefixtures("each_kernel_set")
 @pytest.mark.parametrize("each_kernel_set", ["torch", "cpu"], indirect=True)
-def test_processors_read_the_path_of_each_node(target, heads):
+def test_processors_read_the_path_of_each_node(target, block_heads):
     """One that every token on the path makes much less likely."""
 
     def repeats(penalty):
         recorder = Drafts()
         request = toy_request("r", range(1, 4), max_tokens=24, ignore_eos=True, repetition_penalty=penalty)
-        engine = eagle_engine(target, heads["dflash"], settings={"steps": 16, "topk": 2}, planner=recorder)
+        engine = eagle_engine(target, block_heads["dflash"], settings={"steps": 16, "topk": 2}, planner=recorder)
         run_requests(engine, [request])
         drafts = [Draft(tokens=tokens, parents=parents) for tokens, parents, _ in recorder.drafts.values()]
         paths = [[draft.tokens[node] for node in path] for draft in drafts for path in paths_of(draft)]
@@ -162,8 +155,8 @@ def test_what_the_confidence_head_leaves_is_shared_by_the_other_tokens(sure, exp
     assert [p for _, p in found] == pytest.approx(expected)
 
 
-def test_a_tree_of_a_block_may_have_all_prefixes(target, heads):
-    settings = {"model": str(heads["dspark"]), "steps": 3, "topk": 3}
+def test_a_tree_of_a_block_may_have_all_prefixes(target, block_heads):
+    settings = {"model": str(block_heads["dspark"]), "steps": 3, "topk": 3}
     assert EagleOptions(**settings, draft_tokens=1 + 3 + 9 + 27).max_nodes == 39
     with pytest.raises(ConfigError, match="draft_tokens must be at most 40"):
         EagleOptions(**settings, draft_tokens=41)
@@ -188,10 +181,10 @@ def test_a_draft_model_that_is_on_no_disk_yet_is_judged_once_its_kind_is_known()
     ("gated", TREES, 8, "bfloat16"),
     ("rnn", {"steps": 16, "topk": 2}, 32, "float32"),
 ])  # fmt: skip
-def test_trees_of_blocks_change_nothing(target, heads, case):
+def test_trees_of_blocks_change_nothing(target, block_heads, case):
     form, settings, batch_size, dtype = case
     assert_lossless(
-        target, heads[form], mixed_requests(20), settings=settings, max_num_seqs=batch_size, dtype=dtype,
+        target, block_heads[form], mixed_requests(20), settings=settings, max_num_seqs=batch_size, dtype=dtype,
         max_num_batched_tokens=256,
     )  # fmt: skip
 
@@ -205,17 +198,19 @@ def adapters(target, tmp_path_factory):
     ("dflash", "lora", False), ("dflash", "all", True), ("dspark", "ngram", True), ("dspark", "hybrid_attn", True),
     ("rnn", "all", True),
 ])  # fmt: skip
-def test_trees_of_blocks_change_nothing_beside_other_plugins(target, heads, adapters, form, beside, native):
-    assert_lossless_beside(target, heads[form], BESIDE[beside], adapters, settings=TREES, default_plugins=native)
+def test_trees_of_blocks_change_nothing_beside_other_plugins(target, block_heads, adapters, form, beside, native):
+    assert_lossless_beside(target, block_heads[form], BESIDE[beside], adapters, settings=TREES, default_plugins=native)
 
 
 @pytest.mark.usefixtures("each_kernel_set")
 @pytest.mark.parametrize("each_kernel_set", ["torch", "cpu"], indirect=True)
 @pytest.mark.parametrize("form", ["dflash", "rnn"])
-def test_a_tree_does_not_depend_on_the_requests_beside_it(target, heads, form):
+def test_a_tree_does_not_depend_on_the_requests_beside_it(target, block_heads, form):
     def drafts_of(requests):
         recorder = Drafts()
-        run_requests(eagle_engine(target, heads[form], settings=TREES, planner=recorder, dtype="bfloat16"), requests)
+        run_requests(
+            eagle_engine(target, block_heads[form], settings=TREES, planner=recorder, dtype="bfloat16"), requests
+        )
         return recorder.drafts
 
     requests = list(requests_of_all_sorts())
