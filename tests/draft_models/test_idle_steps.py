@@ -96,6 +96,27 @@ def test_verified_drafts_of_others_do_not_end_a_run():
     assert feed.hidden[:, 0].tolist() == [*range(18), *range(17)]
 
 
+def test_a_step_behind_one_that_was_drafted_for_begins_a_run():
+    requests = requests_of(1)
+    runtime = started(requests)
+    runtime.done(step(runtime, *requests, starts=[10]))
+    assert runtime.run is None
+    step(runtime, *requests, limits=[0], starts=[11])
+    assert num_steps(runtime.run) == 1
+
+
+def test_where_a_request_has_ended_its_last_tokens_are_due():
+    requests = requests_of(2)
+    runtime = started(requests)
+    idle_steps(runtime, requests, 3)
+    runtime.stop(requests[1])
+    assert not runtime.goes_on(runtime.builder.schedule([]), None, None)
+    step(runtime, requests[0], limits=[0], starts=[13])
+    assert runtime.run is None
+    step(runtime, requests[0], limits=[0], starts=[14])
+    assert num_steps(runtime.run) == 1
+
+
 def test_accepted_guesses_that_are_computed_again_are_read_from_the_later_step():
     """The scheduler counts less as computed where keys of an accepted path could not be moved."""
     requests = requests_of(1)

@@ -176,6 +176,30 @@ def test_a_step_in_which_nothing_is_wanted_is_heard_and_checked_like_any_other(t
     assert (listener.num_heard == outcome.metrics.num_steps) == (not surplus), "a faulty one is switched off"
 
 
+class Observer(Listener):
+    """Has `observe`, which fails `num_failing` times."""
+
+    def __init__(self, num_failing):
+        super().__init__(0)
+        self.num_failing, self.num_observed = num_failing, 0
+
+    def observe(self, batch, output, verdict):
+        self.num_observed += 1
+        if self.num_observed <= self.num_failing:
+            raise RuntimeError("what a step left is lost")
+
+
+@pytest.mark.parametrize(("num_failing", "is_switched_off"), [(0, False), (2, False), (99, True)])
+def test_a_drafter_that_observes_is_not_asked_for_drafts_that_nobody_wants(toy_model, num_failing, is_switched_off):
+    observer = Observer(num_failing)
+    engine = make_engine(toy_model, observer, planner=NothingWanted(8)).engine
+    outcome = run_requests(engine, varied_requests(4))
+    assert observer.num_heard == 0
+    assert (observer.num_observed < outcome.metrics.num_steps) == is_switched_off
+    assert outcome.metrics.drafter_faults["faulty", "raised RuntimeError"] == min(num_failing, observer.num_observed)
+    assert outcome.tokens() == run(toy_model, varied_requests(4)).tokens()
+
+
 def test_two_drafters_of_one_name_are_refused(toy_model):
     extra = {}
     for name in ("one", "other"):

@@ -114,15 +114,22 @@ class DraftModelRuntime:
         """The committed tokens to compute in this step: all that the requests with a limit above 0 lack, and what
         completes a block of others. None: nothing. num_masks: of each span, the masks behind the last token of a
         request that is drafted for."""
-        if not any(limits) and not self.ended:
-            if self.run is None or not self.run.goes_on(batch):
-                self.end_run()
-                self.begin_run(batch)
-            if self.run is not None:
-                self.run.add(batch, verdict, output.hidden)
-                return None
+        if not any(limits) and self.goes_on(batch, output, verdict):
+            return None
         self.end_run()
+        if not any(limits) and not self.ended:
+            self.begin_run(batch)
+            if self.goes_on(batch, output, verdict):
+                return None
         return self.feed(batch, output, verdict, limits, num_masks or [0] * len(limits))
+
+    def goes_on(self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict) -> bool:
+        """Whether nothing is due after this step, after which nobody is drafted for: it is noted, and needs no
+        `collect`. Not so after the latest `collect` that was asked for drafts."""
+        if self.run is None or self.ended or not self.run.goes_on(batch):
+            return False
+        self.run.add(batch, verdict, output.hidden)
+        return True
 
     @inference
     def begin_run(self, batch: ScheduledBatch) -> None:

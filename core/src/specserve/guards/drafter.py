@@ -19,7 +19,7 @@ import msgspec
 from specserve.batch.drafts import continued, shallow
 from specserve.faults import FAULTS, full_summary, reason_of
 from specserve.guards.draft_checks import DraftFault, check_draft
-from specserve.protocols import DrafterNeeds
+from specserve.protocols import Drafter, DrafterNeeds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from specserve.batch.batch import ScheduledBatch
     from specserve.batch.request import Request
     from specserve.metrics import EngineMetrics
-    from specserve.protocols import Drafter, ProcessorState
+    from specserve.protocols import ProcessorState
     from specserve.types import Draft, ForwardOutput, Verdict
 
 logger = logging.getLogger(__name__)
@@ -70,6 +70,8 @@ class GuardedDrafter:
         self.observes_every_step = drafter.needs != DrafterNeeds(target_rows=drafter.needs.target_rows)
         """A drafter that reads the rows of every step says so in its needs; others are called only when a draft is
         wanted."""
+        self.only_observes = type(drafter).observe is not Drafter.observe
+        """After steps for which nobody wants a draft. Others are called as if they were to propose."""
         self.reads_logits = drafter.needs.logits
         self.proposes_forced, self.continues_forced = drafter.proposes_forced, drafter.continues_forced
         self.num_faults = self.faults_in_a_row = 0
@@ -116,10 +118,23 @@ class GuardedDrafter:
     def observe(self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict) -> None:
         """A step after which it proposes for nobody."""
         self.seconds = 0.0
-        if self.enabled and self.observes_every_step:
-            began = time.perf_counter()
+        if not (self.enabled and self.observes_every_step):
+            return
+        began = time.perf_counter()
+        if self.only_observes:
+            self.observe_alone(batch, output, verdict)
+        else:
             self.valid_drafts(batch, output, verdict, [0] * len(batch.spans))
-            self.seconds = time.perf_counter() - began
+        self.seconds = time.perf_counter() - began
+
+    def observe_alone(self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict) -> None:
+        """By its own `observe`, which gives no drafts to check."""
+        faults = self.num_faults
+        try:
+            self.drafter.observe(batch, output, verdict)
+        except FAULTS as error:
+            self.count(error)
+        self.end_step(faults)
 
     def valid_drafts(
         self,

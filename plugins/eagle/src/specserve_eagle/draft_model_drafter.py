@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from specserve.api import Drafter
 
 if TYPE_CHECKING:
-    from specserve.api import Verdict
+    from specserve.api import ForwardOutput, Verdict
     from specserve.api.batch import Request, ScheduledBatch
     from specserve_draft_models import DraftModelRuntime
     from specserve_eagle.card import AcceptanceWatch
@@ -21,7 +21,12 @@ class DraftModelDrafter(Drafter):
     watch: AcceptanceWatch | None = None
     """Where the draft model has a card."""
 
-    def observe(self, batch: ScheduledBatch, verdict: Verdict) -> None:
+    def observe(self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict) -> None:
+        assert self.runtime is not None
+        if not self.runtime.goes_on(batch, output, verdict):
+            self.propose(batch, output, verdict, [0] * len(batch.spans))
+
+    def judge(self, batch: ScheduledBatch, verdict: Verdict) -> None:
         """What became of earlier drafts."""
         if self.watch is not None and not self.watch.done:
             self.watch.observe(batch, verdict)

@@ -56,7 +56,7 @@ class EagleDrafter(DraftModelDrafter):
         self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
     ) -> list[Draft | None]:
         assert self.runtime is not None
-        self.observe(batch, verdict)
+        self.judge(batch, verdict)
         self.depth.begin(batch, verdict)
         feed = self.runtime.collect(batch, output, verdict, limits)
         self.pass_seconds = 0.0

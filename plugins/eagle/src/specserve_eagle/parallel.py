@@ -44,7 +44,7 @@ class ParallelDrafter(DraftModelDrafter):
         self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
     ) -> list[Draft | None]:
         assert self.runtime is not None
-        self.observe(batch, verdict)
+        self.judge(batch, verdict)
         num_masks = [
             self.num_masks(span.request, limit) if limit else 0 for span, limit in zip(batch.spans, limits, strict=True)
         ]

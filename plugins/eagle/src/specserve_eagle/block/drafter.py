@@ -58,7 +58,7 @@ class BlockDrafter(DraftModelDrafter):
         self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
     ) -> list[Draft | None]:
         assert self.runtime is not None
-        self.observe(batch, verdict)
+        self.judge(batch, verdict)
         feed = self.runtime.collect(batch, output, verdict, limits)
         drafts: list[Draft | None] = [None] * len(limits)
         if feed is not None:
