@@ -144,3 +144,31 @@ def test_several_requests_back_off_from_a_drafter_that_is_wrong():
     run = Simulation([0.0] * 4, step_seconds=lambda rows: 1.0 + 0.05 * rows, stated=None, asking=1.0).run(4000)
     assert max(run.asked) < 4000 / 16
     assert sum(run.seconds) < 1.1 * 1.2 * 4000
+
+
+def measured_rows(rows):
+    """Seconds of passes of one request, as on two cores: 9 rows take half as long again as 8."""
+    passes = {1: 0.565, 8: 0.571, 16: 0.891, 32: 1.709, 64: 3.1, 160: 7.7}
+    above = min(n for n in passes if n >= rows)
+    below = max((n for n in passes if n < above), default=1)
+    return passes[below] + (rows - below) / max(above - below, 1) * (passes[above] - passes[below])
+
+
+@pytest.mark.parametrize("right", [0.4, 0.46, 0.55])
+@pytest.mark.parametrize(("factor", "slow_steps"), [(1.7, 20), (2.5, 20), (2.0, 100)])
+def test_first_steps_that_were_slow_do_not_let_drafts_that_lose_go_on(right, factor, slow_steps):
+    """Eight sampled requests whose drafts, at what they take, lose much or gain 5 %."""
+    speeds = []
+    for seed in range(4):
+        run = Simulation(
+            [right] * 8, step_seconds=measured_rows, asking=0.055, of_pass=0.3, stated=right, temperature=1.0, seed=seed
+        )
+        left = [slow_steps]
+
+        def real(rows, left=left):
+            left[0] -= 1
+            return (measured_rows(rows) + 1.0) * (factor if left[0] >= 0 else 1.0)
+
+        run.step_seconds = real
+        speeds.append(sum(run.run(420).speed(160)))
+    assert sum(speeds) / 4 > 0.985 * 8 / 1.571

@@ -34,6 +34,9 @@ PRIOR_PER_DRAFT, PRIOR_PER_DRAFT_TOKEN = 0.1, 0.03
 USUAL_ERRORS, WINDOW, LIKE_THIS = 4.0, 5, 0.3
 """A step that is off by more than this many usual errors is an outlier, and counts as being off by no more, unless
 most of the steps in the window were off in the same direction by at least this share of it."""
+MANY_DRAFTED = 16
+"""After so many steps with draft tokens in a row plain ones are learned anew: what was known of them is of another
+time, and drafting was decided by it."""
 LEAST_OF_TABLE = 0.3
 """Draft tokens' rows take at least this share of what the table says: rows of many requests may cost less than the
 rows of one request that the table was measured with."""
@@ -65,7 +68,10 @@ class Errors:
 class SizeCosts:
     """What was learned of batches of one size class (see `size_class`)."""
 
-    __slots__ = ("bends", "drafted_errors", "each", "keys", "num_drafted", "num_plain", "plain", "plain_errors")
+    __slots__ = (
+        *("bends", "drafted_errors", "drafted_in_a_row", "each", "keys"),
+        *("num_drafted", "num_plain", "plain", "plain_errors"),
+    )
 
     def __init__(self, plain: float, keys: int, each: float) -> None:
         self.plain = plain
@@ -79,6 +85,24 @@ class SizeCosts:
         self.plain_errors, self.drafted_errors = Errors(), Errors()
         self.num_drafted = self.num_plain = 0
         """Steps with draft tokens, and without."""
+        self.drafted_in_a_row = 0
+
+    def drafted(self) -> None:
+        """A step had draft tokens."""
+        self.num_drafted += 1
+        self.drafted_in_a_row += 1
+
+    def rate_of_plain(self) -> float:
+        """How much of a plain step's error to learn from, of this one and those before it."""
+        self.num_plain += 1
+        return max(LEARNING_RATE, 1 / (self.num_plain + 1))
+
+    def begin_plain(self) -> None:
+        """A plain step follows."""
+        if self.drafted_in_a_row >= MANY_DRAFTED:
+            self.num_plain = 0
+            self.plain_errors.latest.clear()
+        self.drafted_in_a_row = 0
 
 
 class StepCosts:
@@ -199,6 +223,8 @@ class StepCosts:
             self.sizes[size_class(requests)] = SizeCosts(beyond - self.per_key * keys, keys, self.prior_per_draft_token)
             return
         of_size.keys = keys
+        if not draft_tokens:
+            of_size.begin_plain()
         expected = self.seconds(batch.num_rows, requests, draft_tokens)
         errors = of_size.drafted_errors if draft_tokens else of_size.plain_errors
         error = expected * errors.add((seconds - expected) / expected)
@@ -206,8 +232,7 @@ class StepCosts:
             in_table = self.table_at(batch.num_rows) - self.table_at(requests)
             self.learn_draft_tokens(of_size, draft_tokens, in_table / draft_tokens, error)
             return
-        of_size.num_plain += 1
-        of_size.plain += max(LEARNING_RATE, 1 / (of_size.num_plain + 1)) * error
+        of_size.plain += of_size.rate_of_plain() * error
         # without this decay, a cost that was once too high would never be measured again; a low one needs none
         of_size.each += PRIOR_RATE * min(self.prior_per_draft_token - of_size.each, 0.0)
         for place, bend in of_size.bends.items():
@@ -215,15 +240,20 @@ class StepCosts:
 
     def learn_draft_tokens(self, of_size: SizeCosts, draft_tokens: int, in_table: float, error: float) -> None:
         """`in_table`: seconds of each draft token."""
+        least = (LEAST_OF_TABLE - 1.0) * in_table * draft_tokens  # beyond the table
+        of_size.drafted()
+        if error < 0.0 and draft_tokens * of_size.each + self.bend(draft_tokens, of_size) <= least:
+            # they take no less, so a plain step does
+            of_size.plain += LEARNING_RATE * error
+            return
         # a normalised gradient step on both parameters: the plain overhead is learned even if every step drafts
         feature = draft_tokens / REFERENCE_DRAFT_TOKENS
         norm = 1 + feature * feature
-        of_size.num_drafted += 1
         of_size.plain += LEARNING_RATE / norm * error * PLAIN_SHARE
         rate = max(LEARNING_RATE / norm, 1 / norm / (of_size.num_drafted + 1))
         learned = of_size.each + rate * error * feature / REFERENCE_DRAFT_TOKENS
         # a draft token's row costs no more than a whole step of one row
-        of_size.each = min(max((LEAST_OF_TABLE - 1.0) * in_table, learned), self.table[0])
+        of_size.each = min(max(least / draft_tokens, learned), self.table[0])
         at = draft_tokens.bit_length() - 1
         share = draft_tokens / (1 << at) - 1.0
         for place, weight in ((at, 1.0 - share), (at + 1, share)):
