@@ -20,14 +20,16 @@ class Simulation:
     """`right[i]`: P(a draft token for request i is right where those before it are); `stated`: what the drafter
     says, or None.
 
-    `step_seconds(rows)` is what a step takes, with noise; asking costs `asking` for each request, and `of_pass` for
-    each level of the deepest draft after the first.
+    `step_seconds(rows)` is what a step takes, with noise; asking costs `asking` for each request, `cold` times as much
+    where nobody was asked for before, and `of_pass` for each level of the deepest draft after the first.
     """
 
     def __init__(
-        self, right, *, step_seconds, objective="fair", stated=0.8, asking=0.01, of_pass=0.0, temperature=0.0, seed=0
-    ):
+        self, right, *, step_seconds, objective="fair", stated=0.8, asking=0.01, of_pass=0.0, temperature=0.0, seed=0,
+        cold=1.0,
+    ):  # fmt: skip
         self.random, self.of_pass = random.Random(seed), of_pass
+        self.cold, self.limits = cold, ()
         self.right, self.stated, self.asking = list(right), stated, asking
         self.step_seconds = step_seconds
         rows = [1, 2, 4, 8, 16, 32, 64]
@@ -58,12 +60,13 @@ class Simulation:
             decided.append(SpanVerdict(tuple(range(len(tokens) - 1)), tokens, None, None, None))
         rows = sum(span.length for span in spans)
         seconds = self.step_seconds(rows) * self.random.uniform(0.97, 1.03)
+        was_asked = any(self.limits)
         batch = SimpleNamespace(spans=tuple(spans), num_rows=rows, only_decodes=True)
         limits = planner.limits(requests)
         self.drafts = [self.draft(limit) for limit in limits]
         asking = 0.0
         if num_drafting := sum(limit > 0 for limit in limits):
-            asking = self.asking * num_drafting + self.of_pass * (max(limits) - 1)
+            asking = self.asking * num_drafting * (1.0 if was_asked else self.cold) + self.of_pass * (max(limits) - 1)
             planner.observe_drafting(asking, num_drafting, self.of_pass if max(limits) > 1 else 0.0)
         planner.learn(batch, Verdict(decided), seconds)
         self.limits = limits

@@ -146,6 +146,21 @@ def test_several_requests_back_off_from_a_drafter_that_is_wrong():
     assert sum(run.seconds) < 1.1 * 1.2 * 4000
 
 
+@pytest.mark.parametrize("right", [0.0, 0.2])
+@pytest.mark.parametrize(("asking", "cold"), [(0.005, 2.0), (0.02, 2.0), (0.02, 3.0), (0.06, 2.0)])
+def test_to_look_whether_drafts_pay_now_takes_half_a_percent(right, asking, cold):
+    """Behind plain steps it takes longer than where drafts follow drafts."""
+    run = Simulation(
+        [right] * 8,
+        step_seconds=lambda rows: 1.0 + 0.05 * (rows - 8),
+        stated=right or None,
+        asking=asking,
+        cold=cold,
+        temperature=1.0,
+    ).run(3000)
+    assert sum(run.speed(2500)) > 0.9935 * 8
+
+
 def measured_rows(rows):
     """Seconds of passes of one request, as on two cores: 9 rows take half as long again as 8."""
     passes = {1: 0.565, 8: 0.571, 16: 0.891, 32: 1.709, 64: 3.1, 160: 7.7}

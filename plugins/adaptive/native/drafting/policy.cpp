@@ -107,7 +107,7 @@ void DraftingPolicy::select(const std::vector<DraftRecord*>& records, const Pric
         if (paying_[i]) {
             record.interval = kMinInterval;
         } else {
-            double lost = (share_ - std::max(0.0, expected_[i])) * static_cast<double>(records.size());
+            double lost = (cold_ * share_ - std::max(0.0, expected_[i])) * static_cast<double>(records.size());
             if (record.interval == 0) record.interval = affordable(kMinInterval, lost);
             if (step_ % record.interval != 0) continue;
             record.interval = std::min(2 * record.interval, affordable(kMaxInterval, lost));
@@ -181,7 +181,8 @@ void DraftingPolicy::record_cost(double seconds, std::size_t num_drafting, doubl
     if (gap_ <= kSteady || seconds < cost_.seconds(drafted)) cost_.observe(seconds, drafted, pass_seconds);
     if (gap_ < kMinInterval) return;
     seconds = std::min(seconds, kMostOutlier * cost_.seconds(drafted));
-    double beyond_rows = std::max(cost(num_drafting, depth), seconds - cost_.of_row() * rows_);
+    double usual = cost(num_drafting, depth), beyond_rows = std::max(usual, seconds - cost_.of_row() * rows_);
+    if (usual > 0.0) cold_ += kProbingRate * (beyond_rows / usual - cold_);
     double each = beyond_rows / static_cast<double>(gap_ * static_cast<int64_t>(num_drafting));
     probing_ += (probing_ > 0.0 ? kProbingRate : 1.0) * (each - probing_);
 }

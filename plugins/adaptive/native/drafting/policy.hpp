@@ -149,6 +149,7 @@ class DraftingPolicy {
     double depth_ = 1.0;     // of the drafts that are expected
     double share_ = 0.0;     // what drafting costs for each request where all of the batch are drafted for
     double probing_ = 0.0;   // what other requests take per step, since they are drafted for at their interval anyway
+    double cold_ = 1.0;      // what drafting takes after idle steps, in costs of drafting that goes on
     int64_t gap_ = 0;        // steps since those that are drafted for now last were, at most
     double rows_ = 0.0;      // tokens that these got meanwhile
     bool is_known_ = false;  // were all that are drafted for in this step drafted for before? Others have a prompt.
