@@ -201,6 +201,19 @@ def test_an_adapter_is_what_peft_loads_and_what_is_opened_again(trained, tmp_pat
     assert torch.equal(reopen(tmp_path, target).pairs[0].up, module.pairs[0].up * 2)
 
 
+def test_an_adapter_is_written_in_the_dtype_that_it_is_computed_in(trained, tmp_path):
+    path, _, module = trained
+    halves = Target.load(path, "cpu", "bfloat16")
+    again = DraftAdapterModule(halves, SHAPE)
+    again.load_state_dict(module.state_dict())
+    export_adapter(again, tmp_path)
+    for name, tensor in load_file(tmp_path / "adapter_model.safetensors").items():
+        assert tensor.dtype == torch.bfloat16, name
+    read = reopen(tmp_path, halves)
+    for mine, other in zip(read.pairs, module.pairs, strict=True):
+        assert torch.equal(mine.up, other.up.bfloat16().float())
+
+
 WRONG = {
     "no uno_config": ({"uno_config": None}, r"no draft adapter can be read"),
     "another vocabulary": ({"uno_config": {"mask_token_id": 999, "block_size": 4}}, r"mask_token_id .*; got 999"),

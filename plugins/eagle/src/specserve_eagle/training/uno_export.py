@@ -71,12 +71,12 @@ def export_adapter(module: DraftAdapterModule, folder: Path) -> None:
 
 
 def public_pairs(module: DraftAdapterModule) -> dict[str, Tensor]:
-    """In float32, as PEFT keeps them."""
+    """In the target's dtype, in which they are computed."""
     found: dict[str, Tensor] = {}
     for part, pair in zip(module.parts, module.pairs, strict=True):
         assert isinstance(pair, LowRank)
         for letter, tensor in (("A", pair.down), ("B", pair.up)):
-            found[f"base_model.model.{part.path}.lora_{letter}.weight"] = tensor.detach().float().cpu()
+            found[f"base_model.model.{part.path}.lora_{letter}.weight"] = tensor.detach().to(module.dtype).cpu()
     return found
 
 
@@ -107,6 +107,6 @@ def reopen_adapter(path: Path, target: Target) -> DraftAdapterModule:
     state: dict[str, Tensor] = {}
     for number, part in enumerate(module.parts):
         down, up = (tensors[f"base_model.model.{part.path}.lora_{letter}.weight"] for letter in "AB")
-        state |= {f"pairs.{number}.down": down, f"pairs.{number}.up": up * (stored.lora_alpha / stored.r)}
+        state |= {f"pairs.{number}.down": down, f"pairs.{number}.up": up.float() * (stored.lora_alpha / stored.r)}
     module.load_state_dict(state)
     return module

@@ -77,7 +77,7 @@ class DraftAdapterModule(nn.Module):
 
     def __init__(self, target: Target, shape: UnoShape) -> None:
         super().__init__()
-        self.shape = shape
+        self.shape, self.dtype = shape, target.model.dtype
         self.parts = adapted_parts(target.model.projections)
         self.pairs = nn.ModuleList(LowRank(part, shape.rank) for part in self.parts)
         self.reads = tuple(range(target.model.num_layers))
