@@ -73,11 +73,11 @@ class CodeSums {
         UNROLLED for (int i = 0; i < 4; ++i) add_part(quad, i, signed_codes(codes.v[i]), x);
     }
     IntVec total() const { return sums_; }
-
-   private:
     static ALWAYS_INLINE int8x16_t signed_codes(uint8x16_t codes) {
         return vreinterpretq_s8_u8(bits == 8 ? veorq_u8(codes, vdupq_n_u8(128)) : codes);
     }
+
+   private:
 #ifdef __ARM_FEATURE_DOTPROD
     ALWAYS_INLINE void add_part(int, int i, int8x16_t codes, int8x16_t x) {
         sums_.v[i] = dot_bytes(sums_.v[i], x, codes);

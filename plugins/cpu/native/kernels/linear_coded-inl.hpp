@@ -34,13 +34,14 @@ static void quantize_blocks(const S* x, int size, InputBlock* to) {
     quantize_block(padded, to + whole);
 }
 
-// The blocks of some rows.
+// A block of some rows, or all blocks from one on.
 struct BlockRows {
     const InputBlock* data;
     ptrdiff_t stride;
 
-    const InputBlock& at(int row, int block) const { return data[row * stride + block]; }
+    const InputBlock& at(int row) const { return data[row * stride]; }
     BlockRows from(int row) const { return {data + row * stride, stride}; }
+    BlockRows from_block(int block) const { return {data + block, stride}; }
 };
 
 // Numbers are widened for some blocks at a time, into the first-level cache.
@@ -59,41 +60,62 @@ struct UnpackedBlock {
     Vec scales[P][G], offsets[P][G];
 };
 
+// What the sum of a row's group starts from: the least integer times the sum of the inputs.
+template <int bits, int G>
+INLINE int start_of_group(const InputBlock& in, int g, int lowest) {
+    return (lowest + CodeSums<bits>::kCentre) * (G == 1 ? in.sums[0] + in.sums[1] : in.sums[g]);
+}
+
+// The sum of a row's group of panel p, scaled and added to `to`.
+template <bool has_offsets, int P, int G>
+INLINE void add_group(const UnpackedBlock<P, G>& w, int p, int g, const InputBlock& in, IntVec group, float* to) {
+    Vec sum = fma(to_float(group), mul(w.scales[p][g], splat(in.scale)), load(to));
+    if constexpr (has_offsets) {
+        float inputs = G == 1 ? in.scaled_sum : in.scale * static_cast<float>(in.sums[g]);
+        sum = fma(w.offsets[p][g], splat(inputs), sum);
+    }
+    store(to, sum);
+}
+
 // The products of R rows with a block of codes below 2^bits, added to out[R][16 * P].
 template <int bits, bool has_offsets, int P, int G, int R>
-INLINE void add_block(const UnpackedBlock<P, G>& w, BlockRows x, int block, int lowest, float* out, ptrdiff_t stride) {
+INLINE void add_block(const UnpackedBlock<P, G>& w, BlockRows x, int lowest, float* out, ptrdiff_t stride) {
     constexpr int kGroupQuads = kQuads / G;
     for (int g = 0; g < G; ++g) {
         CodeSums<bits> sums[R][P];
         UNROLLED for (int r = 0; r < R; ++r) {
-            const int32_t* inputs = x.at(r, block).sums;
-            int start = (lowest + CodeSums<bits>::kCentre) * (G == 1 ? inputs[0] + inputs[1] : inputs[g]);
+            int start = start_of_group<bits, G>(x.at(r), g, lowest);
             UNROLLED for (int p = 0; p < P; ++p) sums[r][p].start(start);
         }
 #pragma GCC unroll 8
         for (int q = 0; q < kGroupQuads; ++q) {
             UNROLLED for (int p = 0; p < P; ++p) {
                 UNROLLED for (int r = 0; r < R; ++r) {
-                    sums[r][p].add(q, w.codes[p][g * kGroupQuads + q],
-                                   x.at(r, block).values + 4 * (g * kGroupQuads + q));
+                    sums[r][p].add(q, w.codes[p][g * kGroupQuads + q], x.at(r).values + 4 * (g * kGroupQuads + q));
                 }
             }
         }
         UNROLLED for (int r = 0; r < R; ++r) {
-            const InputBlock& in = x.at(r, block);
-            Vec scale = splat(in.scale);
             UNROLLED for (int p = 0; p < P; ++p) {
-                float* to = out + r * stride + p * kLanes;
-                Vec sum = fma(to_float(sums[r][p].total()), mul(w.scales[p][g], scale), load(to));
-                if constexpr (has_offsets) {
-                    float inputs = G == 1 ? in.scaled_sum : in.scale * static_cast<float>(in.sums[g]);
-                    sum = fma(w.offsets[p][g], splat(inputs), sum);
-                }
-                store(to, sum);
+                add_group<has_offsets>(w, p, g, x.at(r), sums[r][p].total(), out + r * stride + p * kLanes);
             }
         }
     }
 }
+
+#ifdef SPECSERVE_ROW_PAIRS
+#include "kernels/coded_pairs-inl.hpp"
+#else
+// As `add_block`, of any number of rows.
+template <int bits, bool has_offsets, int P, int G>
+INLINE void add_rows(UnpackedBlock<P, G>& w, BlockRows x, int rows, int lowest, float* out, ptrdiff_t stride) {
+    int r = 0;
+    for (; r + kCodedRows <= rows; r += kCodedRows)
+        add_block<bits, has_offsets, P, G, kCodedRows>(w, x.from(r), lowest, out + r * stride, stride);
+    for (; kCodedRows > 1 && r < rows; ++r)
+        add_block<bits, has_offsets, P, G, 1>(w, x.from(r), lowest, out + r * stride, stride);
+}
+#endif
 
 // Prefetches data[bytes], a part with each of `blocks` blocks.
 class Prefetcher {
@@ -147,13 +169,7 @@ static void multiply_panels(CodedPanels<P> w, BlockRows x, int rows, int blocks,
                     if constexpr (has_offsets) unpacked.offsets[p][g] = load(numbers.offsets[p][(b - begin) * G + g]);
                 }
             }
-            int r = 0;
-            for (; r + kCodedRows <= rows; r += kCodedRows)
-                add_block<kCodeBits, has_offsets, P, G, kCodedRows>(unpacked, x.from(r), b, form.lowest,
-                                                                    out + r * stride, stride);
-            for (; kCodedRows > 1 && r < rows; ++r)
-                add_block<kCodeBits, has_offsets, P, G, 1>(unpacked, x.from(r), b, form.lowest, out + r * stride,
-                                                           stride);
+            add_rows<kCodeBits, has_offsets>(unpacked, x.from_block(b), rows, form.lowest, out, stride);
         }
     }
 }
