@@ -126,7 +126,7 @@ def test_every_capability_of_a_composition_follows_from_its_members():
     assert set(AttentionCapabilities.__struct_fields__) == {
         "paged", "tree_mask", "ragged", "row_invariant", "block_sizes", "devices", "dtypes", "head_bytes",
         "max_head_dim", "kv_layouts", "missing", "draft_layers", "graphs", "made_for", "asked_for",
-        "soft_caps", "sinks",
+        "soft_caps", "sinks", "attend_only",
     }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from specserve.models.draft_head import DraftHead, TargetNorm
 from specserve.models.experts_config import ExpertsConfig
 from specserve.models.family import LayerTraits, ModelFamily
 from specserve.models.gated_delta_net import GatedDeltaNet, GatedDeltaNetConfig
-from specserve.models.layer_attention import LayerAttention, TokenInputs
+from specserve.models.layer_attention import OF_TARGET, LayerAttention, TokenInputs
 from specserve.models.library import LoadRequest, ModelLibrary
 from specserve.models.lowrank_delta import LowRankDelta
 from specserve.models.mixer import MixerConfig
@@ -43,6 +43,7 @@ __all__ = [
     "FLOATS",
     "NO_BATCH",
     "NO_TAPS",
+    "OF_TARGET",
     "WHOLE_MODEL",
     "Activations",
     "AttentionInput",

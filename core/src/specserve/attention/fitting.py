@@ -45,6 +45,8 @@ def misfits(can: AttentionCapabilities, needs: AttentionNeeds) -> list[str]:
         reasons.append("it has no attention sinks, as the model's layers have")
     if not can.draft_layers and needs.phases == ("decode",) and (needs.first_key or needs.trees):
         reasons.append("it does not serve draft models that read hidden states or draft trees")
+    if needs.attend_only and not can.attend_only:
+        reasons.append("it cannot read keys and values without writing some, as a drafter's layers here do")
     if not can.ragged:
         reasons.append("it takes one query length per batch, and requests here have different ones")
     return reasons

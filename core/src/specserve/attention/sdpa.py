@@ -278,6 +278,7 @@ class SdpaFactory:
         soft_caps=True,
         sinks=True,
         draft_layers=True,
+        attend_only=True,
     )
 
     def build(self, spec: AttentionSpec, cache: KVCache, device: torch.device, dtype: torch.dtype) -> SdpaAttention:

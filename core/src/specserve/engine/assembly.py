@@ -30,6 +30,7 @@ from specserve.engine.roles import (
 )
 from specserve.engine.scheduler import Scheduler
 from specserve.engine.start_faults import faults_named
+from specserve.engine.target_keys import TargetCache, connect_target_keys
 from specserve.engine.target_pass import connect_target
 from specserve.kv.blocks import BlockPool
 from specserve.load_progress import RECORDING, not_shown
@@ -86,6 +87,7 @@ def make_parts(c: Components) -> EngineParts:
     planner = choose_planner(c, runner, builder)
     connect_drafters(config, c.layered, DraftTarget(cache, planner, runner))
     connect_target(config, c.drafters, cache, step, builder)
+    connect_target_keys(c.drafters, TargetCache(c.choice, cache, c.device), planner)
     verifier = make_verifier(config, host, tokenizer.eos_token_ids, c.kernels.sampler)
     processors = make_processors(config, host, tokenizer.eos_token_ids)
     journal = make_journal(config.block_size, make_cache_observers(config, host))

@@ -72,13 +72,8 @@ class AttentionChoice(NamedTuple):
         return CacheShape.of(self.specs[0], dtype, token_widths)._replace(others=others)
 
     def build(self, cache: KVCache, device: torch.device) -> ChosenAttention:
-        dtype = getattr(torch, self.needs.dtype)
         caches = (cache, *cache.others)
-        backends = [
-            self.factory.build(spec, each, device, dtype) for spec, each in zip(self.specs, caches, strict=True)
-        ]
-        for each in backends:
-            check(self.owner, each, BACKEND_PARTS, "AttentionBackend")
+        backends = [self.build_one(spec, each, device) for spec, each in zip(self.specs, caches, strict=True)]
         backend = AttentionByShape(backends, self.members) if self.members else backends[0]
         can = self.factory.capabilities
         return ChosenAttention(
@@ -90,6 +85,12 @@ class AttentionChoice(NamedTuple):
             graphs=() if self.members else can.graphs,
             layout=self.specs[0].kv_layout,
         )
+
+    def build_one(self, spec: AttentionSpec, cache: KVCache, device: torch.device) -> AttentionBackend:
+        """For layers of one shape of heads."""
+        backend = self.factory.build(spec, cache, device, getattr(torch, self.needs.dtype))
+        check(self.owner, backend, BACKEND_PARTS, "AttentionBackend")
+        return backend
 
 
 def check_attention_name(config: EngineConfig, host: PluginHost) -> None:
@@ -109,6 +110,8 @@ def choose_attention(
     """The attention of the target."""
     specs = by_shape(spec_of(config, model), model.head_shapes)
     needs = needs_of(config, specs, drafts=bool(drafters), trees=has_trees(host, drafters))
+    read = any(drafter.needs.target_keys is not None for drafter in drafters)
+    needs = msgspec.structs.replace(needs, attend_only=read)
     choice = checked_choice(host, config, model.part.agree_on_attention(needs), specs)
     return choice if len(specs) == 1 else choice._replace(members=tuple(members_of(model.head_shapes)))
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 import torch
 
-from specserve.engine.choose_attention import ChosenAttention, check_attention_name, choose_attention
+from specserve.engine.choose_attention import AttentionChoice, ChosenAttention, check_attention_name, choose_attention
 from specserve.engine.connect_drafters import LayeredDrafter, draft_bytes, find_layered
 from specserve.engine.make_tokenizer import check_vocabulary, make_tokenizer
 from specserve.engine.model_roles import collect_families, collect_formats, collect_libraries, make_part
@@ -22,6 +22,7 @@ from specserve.engine.resolve_config import find_device, resolve_config
 from specserve.engine.roles import OwnedKernels, make_drafters, make_kernels
 from specserve.engine.size_cache import make_cache
 from specserve.engine.size_states import make_states
+from specserve.engine.target_keys import check_target_keys
 from specserve.engine.target_pass import PassSize, check_target
 from specserve.load_progress import ASSEMBLING, DOWNLOADING, PACKING, READING
 from specserve.memory import keep_freed_memory, return_freed_memory
@@ -64,6 +65,8 @@ class Components(NamedTuple):
     layered: list[LayeredDrafter]
     """Those of the drafters that have layers of their own."""
     cache: KVCache
+    choice: AttentionChoice
+    """Which attention the target has, from which further backends over its cache can be built."""
     attention: ChosenAttention
     states: NoStates
 
@@ -118,12 +121,15 @@ def load_rest(
     layered = find_layered(config, host, drafters)
     shape = attention.cache_shape(model.dtype, model.token_widths)
     check_target(model, drafters)
+    check_target_keys(model, drafters, attention)
     of_drafts = PassSize.of(config, drafters).added_to(draft_bytes(config, model, layered), model.vocab_size)
     cache = make_cache(config, model, shape, of_drafts)
     model.token_states = cache.token_states
     states = make_states(config, model, drafts=bool(drafters))
     chosen = attention.build(cache, device)
-    return Components(config, host, device, tokenizer, kernels, model, drafters, layered, cache, chosen, states)
+    return Components(
+        config, host, device, tokenizer, kernels, model, drafters, layered, cache, attention, chosen, states
+    )
 
 
 @contextmanager

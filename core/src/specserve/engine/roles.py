@@ -35,6 +35,7 @@ from specserve.protocols import (
     LogitsProcessor,
     LoraPlanner,
     Sampler,
+    TargetKeys,
 )
 from specserve.sampling.processors import MinTokensProcessor
 
@@ -112,6 +113,8 @@ def make_drafters(config: EngineConfig, host: PluginHost, model: ServedModel) ->
             )
         if drafter.needs.layers is not None:
             check_type(owner, "the layers that its drafter needs", drafter.needs.layers, DraftLayers)
+        if drafter.needs.target_keys is not None:
+            check_type(owner, "the target's keys that its drafter needs", drafter.needs.target_keys, TargetKeys)
         if other := next((named for named in drafters if named.name == drafter.name), None):
             raise PluginError(
                 f"{owner} {gave('make_drafter', drafter)} named {drafter.name!r}, as another plugin's "

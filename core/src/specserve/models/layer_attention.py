@@ -6,6 +6,9 @@ import msgspec
 
 from specserve.kv.head_shape import HeadShape
 
+OF_TARGET = -1
+"""In place of an earlier layer, in a draft model: a layer of the target, which its drafter names."""
+
 
 class LayerAttention(msgspec.Struct, frozen=True, kw_only=True):
     """Of one layer with attention."""
@@ -13,7 +16,8 @@ class LayerAttention(msgspec.Struct, frozen=True, kw_only=True):
     num_kv_heads: int
     head_dim: int
     reads: int | None = None
-    """The earlier layer whose keys and values it attends to; it makes none then. None: it attends to its own."""
+    """The earlier layer whose keys and values it attends to, or `OF_TARGET`; it makes none then. None: it attends to
+    its own."""
     projects_values: bool = True
     """False: values are what the keys' linear map gives."""
 

@@ -9,6 +9,7 @@ import torch
 
 from specserve.errors import ModelError
 from specserve.models.decoder import AttentionInput, DecoderModel
+from specserve.models.layer_attention import OF_TARGET
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +40,11 @@ class VariedDecoder(DecoderModel):
         self.head_shapes = config.head_shapes
         if len({*self.head_shapes}) == 1:  # perhaps not that of config.json
             self.num_kv_heads, self.head_dim = self.head_shapes[0]
-        self.kv_sources = {layer: each.reads for layer, each in enumerate(self.attentions) if each.reads is not None}
+        self.kv_sources = {
+            layer: each.reads
+            for layer, each in enumerate(self.attentions)
+            if each.reads is not None and each.reads != OF_TARGET
+        }
         self.cache_layers |= {layer: self.cache_layers[source] for layer, source in self.kv_sources.items()}
         self.ones = {
             each.head_dim: torch.ones(each.head_dim, dtype=torch.float32, device=self.device)

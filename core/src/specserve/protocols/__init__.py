@@ -62,6 +62,7 @@ from specserve.protocols.serving import (
     TextStream,
     Tokenizer,
 )
+from specserve.protocols.target_keys import KeyReader, TargetKeyResources, TargetKeys
 from specserve.protocols.target_pass import DraftAdapter, GuessedRows, TargetPass
 from specserve.protocols.verifier import Verifier
 
@@ -113,6 +114,7 @@ __all__ = [
     "GuessedRows",
     "KVLayout",
     "KernelSet",
+    "KeyReader",
     "LayerStates",
     "LayersFunction",
     "LogitEdits",
@@ -137,6 +139,8 @@ __all__ = [
     "ScoredRow",
     "StackedWeight",
     "TargetCosts",
+    "TargetKeyResources",
+    "TargetKeys",
     "TargetPass",
     "TensorPart",
     "TextStream",

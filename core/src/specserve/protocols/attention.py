@@ -78,6 +78,8 @@ class AttentionCapabilities(msgspec.Struct, frozen=True, kw_only=True):
     draft_layers: bool = False
     """It serves draft models: it hides first keys (`AttentionSpec.first_key`), can compute the later tokens of a draft
     alone (`Span.first_node`), and rows that see each other (`Span.sees_ahead`)."""
+    attend_only: bool = False
+    """Its `attend` serves wherever keys and values lie: a drafter's layers may read the target's, and write none."""
     graphs: tuple[GraphMode, ...] = ("piecewise",)
     """The graphs of steps that it serves. Piecewise ones need nothing of it; for full ones it has a `graph_plan`."""
     missing: str = ""
@@ -110,6 +112,8 @@ class AttentionNeeds(msgspec.Struct, frozen=True, kw_only=True):
     """Does a layer cap its scores?"""
     sinks: bool = False
     """Does a layer have sinks?"""
+    attend_only: bool = False
+    """Does a drafter read the target's keys and values?"""
     other_head_dims: tuple[int, ...] = ()
     """Sizes of heads in layers that have others than `head_dim`."""
     phases: tuple[Phase, ...] = PHASES
@@ -205,7 +209,7 @@ class AttentionBackend(Protocol):
 
     def attend(self, layer: int, q: Tensor, plan: Any) -> Tensor:
         """`forward` behind its writing: the keys and values of all rows are in the cache. For backends that have a
-        `writable_cache`."""
+        `writable_cache`, or state `attend_only`."""
         raise TypeError(f"attention {self.name} has no writable cache: call forward")
 
     def write(self, layer: int, k: Tensor, v: Tensor, batch: Batch) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from specserve.protocols.draft_model import DraftLayers
+from specserve.protocols.target_keys import TargetKeys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from specserve.batch.batch import ScheduledBatch
     from specserve.batch.request import Request
     from specserve.protocols.draft_model import DraftResources
+    from specserve.protocols.target_keys import TargetKeyResources
     from specserve.protocols.target_pass import TargetPass
     from specserve.types import Draft, ForwardOutput, Verdict
 
@@ -27,6 +29,8 @@ class DrafterNeeds(msgspec.Struct, frozen=True, kw_only=True):
     which may be written -1 here. The keys there are never negative."""
     layers: DraftLayers | None = None
     """Decoder layers of its own; `connect` is then given their cache and attention."""
+    target_keys: TargetKeys | None = None
+    """Layers that attend to the target's keys and values; `connect_target_keys` is then given what reads these."""
     target_rows: int = 0
     """How many rows of one request it computes with the target itself at most, in `propose`: the last token, and
     guesses behind it. `connect_target` is then given a `TargetPass`."""
@@ -59,6 +63,9 @@ class Drafter(ABC):
 
     def connect_target(self, target: TargetPass) -> None:  # noqa: B027 (a default)
         """Called once, before any request, if the drafter states `needs.target_rows`."""
+
+    def connect_target_keys(self, keys: TargetKeyResources) -> None:  # noqa: B027 (a default)
+        """Called once, before any request, if the drafter states `needs.target_keys`."""
 
     def start(self, request: Request) -> None:  # noqa: B027 (a default)
         """The request was admitted: its prompt is known, nothing is computed yet."""

@@ -40,6 +40,10 @@ LAYOUTS: dict[KeysValues, tuple[KVLayout, ...]] = {
 """By the option `kv`. With 8 bits, a float32 scale lies beside the integers."""
 
 
+NO_SLOT = -1
+"""Of a row whose key and value are not stored."""
+
+
 @dataclass(slots=True)
 class PagedPlan:
     """Which keys each row sees, and the slots of the rows' own keys and values."""
@@ -108,6 +112,11 @@ class CpuPagedAttention(AttentionBackend):
         self.native.forward(layer, dlpack(q), dlpack(k), dlpack(v), dlpack(plan.slots), plan.native, dlpack(out))
         return out
 
+    def attend(self, layer: int, q: Tensor, plan: PagedPlan) -> Tensor:
+        unwritten = q.new_zeros((len(q), self.spec.num_kv_heads, self.spec.head_dim))
+        nowhere = torch.full((len(q),), NO_SLOT)
+        return self.forward(layer, q, unwritten, unwritten, PagedPlan(plan.native, nowhere))
+
     def write(self, layer: int, k: Tensor, v: Tensor, batch: Batch) -> None:
         nothing = _native.AttentionPlan(batch.block_size, self.rows_per_tile)
         nothing.pad(batch.num_rows)
@@ -137,6 +146,7 @@ class PagedFactory:
         soft_caps=True,
         sinks=True,
         draft_layers=True,
+        attend_only=True,
         kv_layouts=LAYOUTS[AUTO],
         graphs=("full", "piecewise"),
         made_for=PHASES,

@@ -51,6 +51,7 @@ def combined(prompt: AttentionCapabilities, generated: AttentionCapabilities) ->
         soft_caps=prompt.soft_caps and generated.soft_caps,
         sinks=prompt.sinks and generated.sinks,
         draft_layers=prompt.draft_layers and generated.draft_layers,
+        attend_only=prompt.attend_only and generated.attend_only,
         graphs=generated.graphs,
         asked_for=tuple(dict.fromkeys(prompt.asked_for + generated.asked_for)),
         missing="; ".join(dict.fromkeys(filter(None, (prompt.missing, generated.missing)))),

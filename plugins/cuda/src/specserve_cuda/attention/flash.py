@@ -120,6 +120,7 @@ class FlashFactory:
             dtypes=("bfloat16", "float16"),
             head_bytes={"cuda": 16},
             max_head_dim=MAX_HEAD_DIM,
+            attend_only=True,
             missing=missing_varlen(),
             made_for=("prefill",),
         )

@@ -110,6 +110,7 @@ class PagedFactory:
         soft_caps=True,
         sinks=True,
         draft_layers=True,
+        attend_only=True,
         made_for=("decode", "verify"),
         graphs=("full", "piecewise"),
     )
