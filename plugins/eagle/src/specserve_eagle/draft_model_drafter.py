@@ -1,4 +1,4 @@
-"""What drafters with a draft model share: its layers follow the target, request by request."""
+"""What drafters of this plugin share."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ if TYPE_CHECKING:
     from specserve_eagle.card import AcceptanceWatch
 
 
-class DraftModelDrafter(Drafter):
-    """A subclass makes the runtime in `connect`, which start-up calls before any request."""
+class WatchedDrafter(Drafter):
+    """Compares what is accepted with what its card promises."""
 
     name = "eagle"
-    runtime: DraftModelRuntime | None = None
     watch: AcceptanceWatch | None = None
     """Where the draft model has a card."""
 
@@ -30,6 +29,13 @@ class DraftModelDrafter(Drafter):
         """What became of earlier drafts."""
         if self.watch is not None and not self.watch.done:
             self.watch.observe(batch, verdict)
+
+
+class DraftModelDrafter(WatchedDrafter):
+    """Its layers follow the target, request by request. A subclass makes the runtime in `connect`, which start-up calls
+    before any request."""
+
+    runtime: DraftModelRuntime | None = None
 
     def start(self, request: Request) -> None:
         assert self.runtime is not None

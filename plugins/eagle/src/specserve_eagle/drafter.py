@@ -6,17 +6,14 @@ arithmetic (`DraftModel`) nor what is committed (`specserve_draft_models.DraftMo
 
 from __future__ import annotations
 
-import time
-from itertools import count
 from typing import TYPE_CHECKING
 
 from specserve.api import DrafterNeeds, ScoredRow
-from specserve.api.batch import to_device
 from specserve.api.models import inference
 from specserve_draft_models import DraftModelRuntime
 from specserve_eagle.depth import AutoDepth, Depth, FixedDepth
 from specserve_eagle.draft_model_drafter import DraftModelDrafter
-from specserve_eagle.growing import Growing, GrowingChain, GrowingTree
+from specserve_eagle.levels import Extent, add_level, begin_draft, grow_levels, rows_of
 from specserve_eagle.options import AUTO
 
 if TYPE_CHECKING:
@@ -24,10 +21,11 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.api import Draft, DraftPass, DraftResources, DraftToken, ForwardOutput, Verdict
+    from specserve.api import Draft, DraftPass, DraftResources, DraftStep, ForwardOutput, Verdict
     from specserve.api.batch import ScheduledBatch
     from specserve_draft_models import Feed
     from specserve_eagle.draft_model import DraftModel
+    from specserve_eagle.growing import Growing
     from specserve_eagle.options import EagleOptions
 
 
@@ -37,7 +35,7 @@ class EagleDrafter(DraftModelDrafter):
     def __init__(self, model: DraftModel, options: EagleOptions) -> None:
         self.model = model
         self.depth: Depth = FixedDepth()
-        self.steps, self.topk, self.max_nodes = options.max_steps, options.topk, options.max_nodes
+        self.extent, self.topk = Extent.of(options), options.topk
         self.is_auto = options.steps == AUTO
         self.needs = DrafterNeeds(hidden_layers=model.hidden_layers, layers=model.layers)
         self.passes: DraftPass | None = None
@@ -101,56 +99,19 @@ class EagleDrafter(DraftModelDrafter):
 
     def begin(self, feed: Feed, limits: Sequence[int]) -> list[Growing]:
         """A draft for each request that wants one, as large as it wants and as deep as its positions allow."""
-        longest, growing = self.model.layers.max_len, list[Growing]()
-        for i, sequence in zip(feed.drafting, feed.sequences, strict=False):
-            limit = min(limits[i], self.max_nodes)
-            steps = min(self.steps, limit, longest - len(sequence.request.tokens))
-            if self.topk == 1:
-                growing.append(GrowingChain(sequence, steps))
-            else:
-                growing.append(GrowingTree(sequence, limit=limit, steps=steps, topk=min(self.topk, limit)))
-        return growing
+        return [
+            begin_draft(sequence, limits[i], self.extent, self.model.layers.max_len)
+            for i, sequence in zip(feed.drafting, feed.sequences, strict=False)
+        ]
 
     def grow(self, drafts: Sequence[Growing], hidden: Tensor | None) -> None:
-        """Level by level, as long as that pays. hidden: [drafts, H], the own hidden states of their newest rows."""
+        """hidden: [drafts, H], the own hidden states of their newest rows."""
+        seconds = grow_levels(drafts, hidden, self.depth, self.step)
+        self.pass_seconds = seconds or self.pass_seconds
+
+    def step(self, drafts: Sequence[Growing], hidden: Tensor | None) -> DraftStep:
+        """A pass over the newest levels."""
         assert self.runtime is not None
         assert self.passes is not None
-        first_rows = list(range(len(drafts)))
-        began = time.perf_counter()
-        for num_passes in count():
-            growing = [i for i, draft in enumerate(drafts) if not draft.is_done]
-            if growing:
-                growing = [growing[i] for i in self.depth.deeper([drafts[i] for i in growing])]
-            if not growing:
-                if num_passes:
-                    self.pass_seconds = (time.perf_counter() - began) / num_passes
-                return
-            parents = [first_rows[i] + row for i in growing for row in drafts[i].parent_rows()]
-            drafts = [drafts[i] for i in growing]
-            batch = self.runtime.draft_batch([draft.rows() for draft in drafts])
-            step = self.passes.step(batch, states_of(hidden, parents), rows_of(drafts), self.topk, from_target=False)
-            first_rows, hidden = add_level(drafts, step.tokens), step.hidden
-
-
-def rows_of(drafts: Sequence[Growing]) -> list[ScoredRow]:
-    """The nodes of all newest levels as rows of a pass."""
-    nodes = [(draft.sequence.request, path) for draft in drafts for path in draft.paths()]
-    return [ScoredRow(i, request, path) for i, (request, path) in enumerate(nodes)]
-
-
-def add_level(drafts: Sequence[Growing], tokens: Sequence[Sequence[DraftToken]]) -> list[int]:
-    """Give every draft the children of its newest level's nodes. Returns the first row of each draft's level."""
-    first, first_rows = 0, []
-    for draft in drafts:
-        first_rows.append(first)
-        count = draft.num_rows
-        draft.grow(tokens[first : first + count])
-        first += count
-    return first_rows
-
-
-def states_of(hidden: Tensor | None, rows: Sequence[int]) -> Tensor | None:
-    """The hidden states of these rows."""
-    if hidden is None or rows == list(range(len(hidden))):
-        return hidden
-    return hidden.index_select(0, to_device(rows, hidden.device))
+        batch = self.runtime.draft_batch([draft.rows() for draft in drafts])
+        return self.passes.step(batch, hidden, rows_of(drafts), self.topk, from_target=False)
