@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from specserve.api import ConfigError, ModelError
 from specserve.api.files import locate_model, read_json
 from specserve.api.models import DecoderModel
+from specserve_eagle.assistant.drafter import AssistantDrafter
+from specserve_eagle.assistant.load import load_assistant
 from specserve_eagle.block.drafter import BlockDrafter
 from specserve_eagle.block.load import load_block_head
 from specserve_eagle.block.tree_drafter import BlockTreeDrafter
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
     from specserve.api import Drafter, EngineConfig
     from specserve.api.models import ServedModel
+    from specserve_eagle.draft_model_drafter import WatchedDrafter
     from specserve_eagle.options import EagleOptions
 
 
@@ -43,9 +46,7 @@ def load_drafter(config: EngineConfig, options: EagleOptions, target: ServedMode
     return drafter
 
 
-def drafter_at(
-    path: Path, config: EngineConfig, options: EagleOptions, target: ServedModel
-) -> EagleDrafter | BlockDrafter | ParallelDrafter:
+def drafter_at(path: Path, config: EngineConfig, options: EagleOptions, target: ServedModel) -> WatchedDrafter:
     lookahead = Lookahead(options.max_rows, options.topk > 1)
     kind = kind_of(path)
     options.check_size(kind)
@@ -59,6 +60,8 @@ def drafter_at(
             f"{config.model} is served by a library that keeps them to itself. Use a stand-alone draft model, or "
             "n-gram drafts."
         )
+    if kind == "assistant":
+        return AssistantDrafter(load_assistant(path, target), target, options)
     if kind == "block":
         model = load_block_head(path, target)
         return BlockDrafter(model, options.max_nodes) if options.topk == 1 else BlockTreeDrafter(model, options)

@@ -48,6 +48,11 @@ def read_head_config(path: Path, target: ModelConfig) -> HeadConfig:
     kind = kind_of(path)
     if kind == "block":
         raise ModelError(f"{path} is a block head, which proposes all its tokens in one pass.")
+    if kind == "assistant":
+        raise ModelError(
+            f"{path} is an assistant, which reads the target's keys and values as well: it is served, and neither "
+            "trained nor measured here."
+        )
     if kind == "standalone":
         raise ModelError(f"{path} is a whole model, not a head: {where} has no draft head beside its layers.")
     if kind == "mtp":

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from specserve.api.files import RawJson
 
-DraftKind: TypeAlias = HeadKind | Literal["block", "standalone"]
+DraftKind: TypeAlias = HeadKind | Literal["block", "assistant", "standalone"]
 MTP_COUNTS = ("mtp_num_hidden_layers", "num_nextn_predict_layers", "num_mtp_layers")
 """Keys of config.json that promise MTP layers."""
 SPECULATORS: dict[str, DraftKind] = {
@@ -31,6 +31,7 @@ SPECULATORS: dict[str, DraftKind] = {
     "dflash": "block",
     "dspark": "block",
 }
+ASSISTANTS = ("Gemma4AssistantForCausalLM", "gemma4_assistant")
 BLOCK_KINDS = ("dflash", "dspark")
 """In the names of architectures."""
 
@@ -40,7 +41,8 @@ def kind_of(path: Path) -> DraftKind:
     if not (path / "config.json").exists():
         refuse_other_kinds(path, str(path))
     raw = read_json(path / "config.json")
-    refuse_assistant(raw, path)
+    if is_assistant(raw, path):
+        return "assistant"
     names = frozenset(open_stored(path, raw.get("quantization_config")).tensors)
     if (kind := _declared(raw, path) or _by_names(names)) is not None:
         return kind
@@ -50,20 +52,23 @@ def kind_of(path: Path) -> DraftKind:
         f"{path} holds no draft model that is known: config.json names {', '.join(architectures(raw)) or 'nothing'}, "
         f"and the first of {len(names)} tensors is {min(names, default='missing')}. Supported: EAGLE-1/2 (tensor "
         "fc.weight), EAGLE-3 and P-EAGLE (LlamaForCausalLMEagle3, Eagle3LlamaForCausalLM), MTP (eh_proj, mtp.* or "
-        "mtp_layers.*), DFlash and DSpark (DFlashDraftModel), "
+        "mtp_layers.*), DFlash and DSpark (DFlashDraftModel), assistants of Gemma 4 (Gemma4AssistantForCausalLM), "
         f"the speculators format ({', '.join(SPECULATORS)}), and as stand-alone models {', '.join(ARCHITECTURES)}."
         f"{why_no_mtp(raw, names)}"
     )
 
 
-def refuse_assistant(raw: RawJson, path: Path) -> None:
-    """ModelError for the drafters of Gemma 4."""
+def is_assistant(raw: RawJson, path: Path) -> bool:
+    """Whether it is one for Gemma 4. ModelError for those of other models."""
     named = [*architectures(raw), str(raw.get("model_type"))]
-    if found := next((name for name in named if "assistant" in name.lower()), None):
+    found = next((name for name in named if "assistant" in name.lower()), None)
+    if found is not None and not {*named} & {*ASSISTANTS}:
         raise ModelError(
-            f"{path} is an assistant ({found}), whose layers read the target's keys and values and have none of their "
-            "own: such drafters are not served. Draft with n-gram, or with a stand-alone model."
+            f"{path} is an assistant ({found}), whose layers read the keys and values of a target that is not served. "
+            f"Served are {' and '.join(ASSISTANTS)}, the assistants of Gemma 4. Draft with n-gram, or with a "
+            "stand-alone model."
         )
+    return found is not None
 
 
 def architectures(raw: RawJson) -> list[str]:
