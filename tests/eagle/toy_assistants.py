@@ -27,7 +27,7 @@ CLUSTERED = {"use_ordered_embeddings": True, "num_centroids": 10, "centroid_inte
 
 def write_gemma4(path: Path, **changes: Any) -> Path:
     """A target, whose greedy text varies. Its vocabulary can be cut in ten clusters."""
-    return write_checkpoint(path, **({"architecture": "gemma4_text", "vocab_size": 340, **SHARING} | changes))
+    return write_checkpoint(path, **({"architecture": "gemma4_text", **SHARING} | changes))
 
 
 def write_assistant(
@@ -83,9 +83,8 @@ class Theirs:
     def steps(self, tokens: Sequence[int], count: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """The logits and the hidden state of each token of a greedy draft behind these."""
         ids = torch.tensor([list(tokens)])
-        seen = self.target(
-            ids[:, :-1], output_hidden_states=True, return_shared_kv_states=True, use_cache=False
-        )  # fmt: skip
+        wanted = {"output_hidden_states": True, "return_shared_kv_states": True}
+        seen = self.target(ids[:, :-1], use_cache=False, **wanted)
         hidden, last, steps = seen.hidden_states[-1][:, -1:], ids[:, -1:], []
         for _ in range(count):
             embedded = self.target.get_input_embeddings()(last)
