@@ -20,11 +20,6 @@ class WatchedDrafter(Drafter):
     watch: AcceptanceWatch | None = None
     """Where the draft model has a card."""
 
-    def observe(self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict) -> None:
-        assert self.runtime is not None
-        if not self.runtime.goes_on(batch, output, verdict):
-            self.propose(batch, output, verdict, [0] * len(batch.spans))
-
     def judge(self, batch: ScheduledBatch, verdict: Verdict) -> None:
         """What became of earlier drafts."""
         if self.watch is not None and not self.watch.done:
@@ -36,6 +31,11 @@ class DraftModelDrafter(WatchedDrafter):
     before any request."""
 
     runtime: DraftModelRuntime | None = None
+
+    def observe(self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict) -> None:
+        assert self.runtime is not None
+        if not self.runtime.goes_on(batch, output, verdict):
+            self.propose(batch, output, verdict, [0] * len(batch.spans))
 
     def start(self, request: Request) -> None:
         assert self.runtime is not None

@@ -48,7 +48,7 @@ class AssistantDrafter(WatchedDrafter):
     def propose(
         self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
     ) -> list[Draft | None]:
-        self.observe(batch, verdict)
+        self.judge(batch, verdict)
         self.depth.begin(batch, verdict)
         self.pass_seconds = 0.0
         drafts: list[Draft | None] = [None] * len(limits)
@@ -65,6 +65,10 @@ class AssistantDrafter(WatchedDrafter):
             for i, draft in growing.items():
                 drafts[i] = draft.draft(self.name)
         return drafts
+
+    def observe(self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict) -> None:
+        self.judge(batch, verdict)
+        self.depth.begin(batch, verdict)
 
     @inference
     def fill(self, drafts: Sequence[Growing], hidden: Tensor, rows: Sequence[int]) -> None:
