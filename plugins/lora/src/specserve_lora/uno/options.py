@@ -8,8 +8,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from specserve.api import ConfigError, RequestError
-from specserve.api.files import expand_user
+from specserve.api import ConfigError, ModelError, RequestError
+from specserve.api.files import expand_user, locate_on_disk
 from specserve_lora.adapter_dir import CONFIG, WEIGHTS, AdapterDir, unconfined_dir
 
 MAX_DRAFT_TOKENS = 64
@@ -23,7 +23,8 @@ class UnoOptions(msgspec.Struct, frozen=True, kw_only=True):
     """`--set uno.adapter=PATH`."""
 
     adapter: str | None = None
-    """The draft adapter: a directory in PEFT's format, or one with such a directory named `adapter`."""
+    """The draft adapter: a directory in PEFT's format, or one with such a directory named `adapter`; or a name that an
+    installed package offers."""
     draft_tokens: Annotated[int, Meta(ge=1, le=MAX_DRAFT_TOKENS)] | None = None
     """Draft tokens of a request at most, the rows of its pass; None: the adapter's `block_size`, else 8."""
     mask_token_id: Annotated[int, Meta(ge=LEAST_END)] | None = None
@@ -42,6 +43,7 @@ class UnoOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 def directory_of(path: str) -> AdapterDir:
     """Raises ConfigError where the adapter's files are not there."""
+    path = offered(path)
     try:
         inner = expand_user(path) / OF_REPOSITORY
         has_inner = not (inner.parent / CONFIG).exists() and (inner / CONFIG).exists()
@@ -51,3 +53,12 @@ def directory_of(path: str) -> AdapterDir:
     except RequestError as error:
         raise ConfigError(f"uno.adapter: {error}") from None
     return directory
+
+
+def offered(name: str) -> str:
+    """The directory that an installed package offers by this name; else the name, which is a path."""
+    try:
+        found = None if "/" in name else locate_on_disk(name)
+    except ModelError:
+        return name
+    return name if found is None else str(found)
