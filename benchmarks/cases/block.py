@@ -1,7 +1,8 @@
 """Drafting a block of seven tokens with a DSpark head, in one native call and piece by piece, against EAGLE-3: one
 draft token, and a chain of seven. Heads for the demo model; only drafting is timed, and no draft is verified.
 
-The block heads have random weights, on which what a block costs does not depend.
+`demo-dspark` is trained, and has the target's vocabulary. The other block heads have random weights, on which what a
+block costs does not depend.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 COUNTS, BLOCK, DRAFT_VOCAB = (1, 8, 32), 7, 3072
+TRAINED_HEAD = "demo-dspark"
 SMALL, TRAINED = BlockShape(BLOCK, 1, 64, DRAFT_VOCAB), BlockShape(BLOCK, 2, 256, DRAFT_VOCAB)
 """TRAINED: what `specserve-eagle train` makes by default. The draft vocabulary is that of the EAGLE-3 head."""
 TARGET = 1.3
@@ -35,6 +37,7 @@ class Variant(NamedTuple):
 
 def variants() -> dict[str, Variant]:
     made: dict[str, Variant] = {"EAGLE-3, 1": Variant(HEAD, 1), f"EAGLE-3, {BLOCK}": Variant(HEAD, BLOCK)}
+    made |= {f"block of {TRAINED_HEAD}": Variant(TRAINED_HEAD, BLOCK)}
     for shape in (SMALL, TRAINED):
         folder = BUILD / f"demo-dspark-{shape.num_layers}-{shape.markov_rank}"
         head = str(write_random_block_head(locate_model(MODEL), folder, shape))
