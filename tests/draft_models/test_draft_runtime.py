@@ -136,6 +136,20 @@ def a_request_that_waits():
     return runtime, request, recorder
 
 
+@pytest.mark.parametrize("is_found", [True, False])
+def test_a_request_that_ended_is_fed_where_somebody_may_find_its_blocks(is_found):
+    layers = msgspec.structs.replace(LAYERS, max_len=4096)
+    runtime = a_runtime(layers)
+    requests = [a_request(f"r{i}", 3 * WAITING // 4, list(range(NUM_BLOCKS))) for i in range(2)]
+    for request in requests:
+        runtime.start(request)
+    assert step(runtime, *requests, limits=[0, 0]) is None
+    runtime.stop(requests[0])
+    requests[0].hashes = hashes("x", "y") if is_found else []
+    feed = step(runtime, *requests, limits=[0, 0], starts=[3 * WAITING // 4] * 2)
+    assert (feed is not None) == is_found
+
+
 def test_an_aborted_request_is_fed_at_once():
     runtime, request, recorder = a_request_that_waits()
     request.finish_reason = "abort"

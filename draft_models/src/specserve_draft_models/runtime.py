@@ -178,9 +178,13 @@ class DraftModelRuntime:
             num_pending = self.feeds.num_ready(sequence) - sequence.num_fed
             if limits[i] > 0 and self.can_draft(sequence):
                 drafting.append((i, sequence))
-            elif num_pending >= self.max_pending // 2 or (request.id in self.ended and request.hashes):
+            elif request.id in self.ended:
+                if request.hashes:  # else nobody finds its blocks
+                    others.append(sequence)
+                    due = True
+            elif num_pending >= self.max_pending // 2:
                 others.append(sequence)
-                due = due or num_pending >= self.max_pending or request.id in self.ended
+                due = due or num_pending >= self.max_pending
         if not drafting and not due:
             others = []
         readings = [self.feeds.drafting(sequence, place, num_masks[i]) for place, (i, sequence) in enumerate(drafting)]
