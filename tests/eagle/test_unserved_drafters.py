@@ -16,13 +16,14 @@ from specserve_workbench.testing.toy import write_checkpoint
 
 
 @pytest.mark.parametrize("changes", [
-    {"architectures": ["Gemma4AssistantForCausalLM"]}, {"architectures": [], "model_type": "gemma4_unified_assistant"},
+    {"architectures": ["Gemma4UnifiedAssistantForCausalLM"]},
+    {"architectures": [], "model_type": "gemma4_unified_assistant"},
 ], ids=str)  # fmt: skip
-def test_an_assistant_is_refused_by_name(tmp_path, changes):
+def test_an_assistant_for_another_model_is_refused_by_name(tmp_path, changes):
     path = write_checkpoint(tmp_path)
     change_json(path / "config.json", **changes)
     with pytest.raises(
-        ModelError, match=r"is an assistant \((Gemma4A|gemma4_unified_a)ssistant.*keys and values.*n-gram"
+        ModelError, match=r"is an assistant \((Gemma4UnifiedA|gemma4_unified_a)ssistant.* not served.*Gemma 4.*n-gram"
     ):
         kind_of(path)
 

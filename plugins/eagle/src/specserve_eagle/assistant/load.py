@@ -12,16 +12,17 @@ from specserve.models.checkpoint import Checkpoint
 from specserve.models.loader import arrange_for, check_tensors, layer_tables, main_table
 from specserve.models.tied_head import tied_as_stored
 from specserve.models.weight_reader import Place, WeightReader
-from specserve_eagle.assistant.config import FAMILY, read_assistant
+from specserve_eagle.assistant.config import FAMILY, ORDERED, read_assistant
 from specserve_eagle.checkpoints.stored import open_stored
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
     from torch import Tensor
 
     from specserve.api import TargetKeys
-    from specserve.api.models import DecoderModel
+    from specserve.api.models import DecoderModel, ModelConfig
     from specserve_eagle.assistant.config import Clusters
 
 PRE, POST = "pre_projection", "post_projection"
@@ -58,7 +59,7 @@ def load_assistant(path: Path, target: DecoderModel) -> Assistant:
     place = Place(target.device, target.dtype)
     maps = {PRE: (config.hidden_size, 2 * target_size), POST: (target_size, config.hidden_size)}
     weights = {name: take(checkpoint, f"{name}.weight", shape).to(*place) for name, shape in maps.items()}
-    clustered = None if clusters is None else take_clusters(checkpoint, clusters, config.hidden_size, place)
+    clustered = None if clusters is None else take_clusters(checkpoint, clusters, config, place)
     stored_as = arrange_for(FAMILY, config, checkpoint)
     config = tied_as_stored(config, checkpoint, target.dtype)
     if clustered is not None and not config.tied:
@@ -66,7 +67,7 @@ def load_assistant(path: Path, target: DecoderModel) -> Assistant:
             f"{path}: lm_head.weight differs from model.embed_tokens.weight, and logits of clusters are computed from "
             "the latter. Use the assistant as it was published."
         )
-    check_tensors(config, checkpoint)
+    refuse_superfluous(checkpoint, check_tensors(config, checkpoint))
     read = WeightReader(config, target.kernels, checkpoint, place, WHOLE_MODEL, stored_as).read()
     decoder = VariedDecoder(
         config, target.kernels, read, rotary.on(place.device), layer_tables(config, length, place.device)
@@ -75,6 +76,16 @@ def load_assistant(path: Path, target: DecoderModel) -> Assistant:
     for projection in (*decoder.projections.values(), pre, post):
         projection.finalize(target.kernels)
     return Assistant(decoder, pre, post, clustered, keys, length)
+
+
+def refuse_superfluous(checkpoint: Checkpoint, expected: Collection[str]) -> None:
+    """What is left out costs acceptance."""
+    extra = checkpoint.names - {*expected, "lm_head.weight"}
+    if extra:
+        raise ModelError(
+            f"{checkpoint.path}: tensor {min(extra)} is not part of the assistant that config.json describes "
+            f"({len(extra)} such tensors). Correct config.json ({ORDERED}, say), or download it again."
+        )
 
 
 def take(checkpoint: Checkpoint, name: str, shape: tuple[int, ...], dtypes: tuple[str, ...] = FLOATS) -> Tensor:
@@ -86,12 +97,12 @@ def take(checkpoint: Checkpoint, name: str, shape: tuple[int, ...], dtypes: tupl
     return tensor
 
 
-def take_clusters(checkpoint: Checkpoint, clusters: Clusters, hidden_size: int, place: Place) -> ClusteredTokens:
-    centroids = take(checkpoint, f"{CENTROIDS}.weight", (clusters.num_clusters, hidden_size)).to(*place)
-    found = checkpoint.find(ORDER)
-    order = take(checkpoint, ORDER, found.shape, ("I64", "I32")).long()
+def take_clusters(checkpoint: Checkpoint, clusters: Clusters, layers: ModelConfig, place: Place) -> ClusteredTokens:
+    centroids = take(checkpoint, f"{CENTROIDS}.weight", (clusters.num_clusters, layers.hidden_size)).to(*place)
+    file = checkpoint.find(ORDER).file
+    order = take(checkpoint, ORDER, (layers.vocab_size,), ("I64", "I32")).long()
     if not torch.equal(order.sort().values, torch.arange(len(order))):
         raise ModelError(
-            f"{found.file}: {ORDER} must have every token from 0 to {len(order) - 1} once. Download the file again."
+            f"{file}: {ORDER} must have every token from 0 to {len(order) - 1} once. Download the file again."
         )
     return ClusteredTokens(centroids, order.view(clusters.num_clusters, -1).to(place.device), clusters.num_chosen)
