@@ -24,6 +24,7 @@ PARTS = {
         "protocols/draft_model.py",
         "protocols/draft_pass.py",
         "protocols/target_pass.py",
+        "protocols/target_keys.py",
     ),
     "What drafters, planners and observers are given": (
         "types.py",
