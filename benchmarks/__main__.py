@@ -39,6 +39,7 @@ CASES = {
     "eagle": "throughput with the demo model's EAGLE-3 head, alone and beside n-gram drafts",
     "block": "drafting a block of seven tokens in one pass against EAGLE-3, one token and seven",
     "grammar": "structured output: masks against none, drafts of forced text against masks alone",
+    "heads_elsewhere": "our heads in llama.cpp and vLLM, which `make_peers` installs: tokens of a step there and here",
     "never_slower": "every drafter against plain decoding: edits, code and prose, greedy and sampled, 1 to 32 requests",
     "adaptive": "fixed draft widths, tiers and ranked where text begins and ends to repeat itself",
     "families": "a mixture of experts against a dense model that reads as many weights for a token",
@@ -58,6 +59,7 @@ ALIASES = {"pays": "speculation"}
 FLAGS = {
     "never_slower": "[--texts edit|code|prose...] [--counts N...] [--rounds N]",
     "adaptive": "[--drafters ngram|eagle|both...] [--counts N...] [--rounds N] [--plot FILE]",
+    "heads_elsewhere": "[--models demo|smollm2...] [--steps N...] [--against llamacpp|vllm...] [--prompts N]",
     "roofline": "[--sets SET...]",
     "kernels": "[--model demo|SHAPE|DIR]",
     "weights": "[--model demo|SHAPE|DIR] [--counts N...] [--kinds KIND...] [--rounds N]",
@@ -92,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    listing = "\n".join(f"  {name:<13}{what}" for name, what in CASES.items())
+    listing = "\n".join(f"  {name:<16}{what}" for name, what in CASES.items())
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description=f"Ratios within one run, medians of alternating rounds.\n\ncases:\n{listing}",

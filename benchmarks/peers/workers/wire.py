@@ -55,13 +55,26 @@ class StructuredJob(Job):
     """JSON; empty: free text of exactly `num_tokens` tokens."""
 
 
+class HeadSetup(TypedDict):
+    """What an engine that drafts with a head is loaded with. It computes in float32, and drafts chains."""
+
+    model: str
+    head: str
+    steps: int
+    """Draft tokens of a chain."""
+    threads: int
+    max_len: int
+
+
 class Reply(TypedDict, total=False):
     """`error` alone, or the others; the first reply is empty and says that the engine is loaded."""
 
     seconds: float
     num_tokens: int
     outputs: list[list[int]]
-    """The tokens of every request: the last reply to a structured job."""
+    """The tokens of every request: the last reply to a structured job, and the one of an engine with a head."""
+    steps: list[int]
+    """Of every request behind its first token, of an engine with a head."""
     error: str
 
 

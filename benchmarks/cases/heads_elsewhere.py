@@ -1,0 +1,167 @@
+"""Our EAGLE-3 heads in llama.cpp and vLLM: tokens that a step gives there and here, after the same prompts.
+
+Greedy chains of fixed lengths, one request at a time. All engines compute in float32, so that rounding seldom decides a
+token; a request whose text is another one elsewhere is counted out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from benchmarks.cases.peers import versions
+from benchmarks.lib.report import Check, Options, Result
+from benchmarks.lib.subjects import SUBJECTS
+from benchmarks.lib.workload import demo_engine
+from benchmarks.peers.engine_process import CrashedError, EngineProcess
+from benchmarks.peers.engines import installed, program, vllm_environment
+from benchmarks.peers.exports import clean_environment, gguf_file
+from benchmarks.peers.make_peers import PEERS
+from specserve.models.locate import locate_model
+from specserve.text.tokenizer import HfTokenizer
+from specserve.types import GenerateRequest, SamplingParams
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from benchmarks.lib.subjects import Subject
+    from benchmarks.peers.workers.wire import HeadSetup
+
+    Prompts = Sequence[tuple[int, ...]]
+
+TEXTS = {"demo": "code", "smollm2": "chat"}
+PEER_NAMES = ("llamacpp", "vllm")
+PROMPT_LEN, NUM_TOKENS, MAX_LEN = 192, 100, 512
+FARTHEST, ALIKE = 3.0, 0.9
+"""Percent between the lengths; the least share of requests whose texts are the same."""
+
+
+class Counted(NamedTuple):
+    """One request."""
+
+    tokens: list[int]
+    steps: int
+    """Behind the first token, which is the prompt's."""
+
+
+class Compared(NamedTuple):
+    """The requests whose texts are the same in both engines."""
+
+    alike: int
+    ours: float
+    theirs: float
+    """Tokens of a step: accepted draft tokens and one more."""
+
+    @property
+    def percent(self) -> float:
+        return 100 * (self.theirs / self.ours - 1)
+
+
+def arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks heads_elsewhere")
+    parser.add_argument("--models", nargs="+", choices=list(TEXTS), default=["demo"])
+    parser.add_argument("--steps", type=int, nargs="+", default=[3, 5, 7], help="draft tokens of a chain")
+    parser.add_argument("--against", nargs="+", choices=PEER_NAMES, default=list(PEER_NAMES))
+    parser.add_argument("--prompts", type=int, default=24)
+    return parser
+
+
+def run(options: Options) -> Result:
+    chosen = arguments().parse_args(options.rest)
+    peers = [name for name in chosen.against if name in installed()]
+    notes = [
+        f"{name} is left out: it is not installed. `python -m benchmarks.peers.make_peers {name}` does it."
+        for name in chosen.against
+        if name not in peers
+    ]
+    notes += [f"{name}: {versions(name)}" for name in peers]
+    rows: list[tuple[str, ...]] = []
+    checks: list[Check] = []
+    for model in chosen.models:
+        subject = SUBJECTS[model]
+        prompts = prompts_of(subject, TEXTS[model], chosen.prompts)
+        for steps in chosen.steps if peers else ():
+            here = counted_here(subject, steps, prompts, options)
+            for peer in peers:
+                name = f"{subject.eagle['model']}, {peer}, {steps} draft tokens"
+                try:
+                    found = compared(here, list(counted_there(peer, subject, steps, prompts, options.threads)))
+                except CrashedError as error:
+                    notes.append(f"{name}: {error}")
+                    continue
+                rows.append(row_of(name, found, len(prompts)))
+                checks += checks_of(name, found, len(prompts))
+                print("  ".join(rows[-1]), flush=True)
+    return Result(
+        title=f"EAGLE-3 heads in other engines, greedy, float32, up to {NUM_TOKENS} tokens; tokens of a step",
+        columns=("head, engine, chain", "there", "here", "difference", "same texts"),
+        rows=rows,
+        checks=checks,
+        notes=notes,
+    )
+
+
+def prompts_of(subject: Subject, kind: str, count: int) -> Prompts:
+    tokenizer = HfTokenizer.from_dir(locate_model(subject.model))
+    return [prompt[:PROMPT_LEN] for prompt in subject.texts[kind](tokenizer, count)]
+
+
+def counted_here(subject: Subject, steps: int, prompts: Prompts, options: Options) -> list[Counted]:
+    eagle = {"model": subject.eagle["model"], "steps": steps}
+    engine = demo_engine(
+        options, model=subject.model, dtype="float32", plugins=("eagle",), plugin_options={"eagle": eagle},
+        draft_tokens=steps,
+    ).engine  # fmt: skip
+    counted = []
+    for number, prompt in enumerate(prompts):
+        emitted: list[tuple[int, ...]] = []
+        params = SamplingParams(temperature=0.0, max_tokens=NUM_TOKENS)
+        request = GenerateRequest(request_id=str(number), prompt_token_ids=prompt, params=params)
+        engine.run([request], lambda output, emitted=emitted: emitted.append(output.tokens))  # type: ignore[misc]
+        counted.append(Counted([token for tokens in emitted for token in tokens], len(emitted) - 1))
+    return counted
+
+
+def counted_there(peer: str, subject: Subject, steps: int, prompts: Prompts, threads: int) -> Iterator[Counted]:
+    """Raises CrashedError."""
+    target, name = str(locate_model(subject.model).resolve()), subject.eagle["model"]
+    if peer == "llamacpp":
+        model, head, env = gguf_file(subject.model, "f32"), gguf_file(name, "f32", target), clean_environment()
+    else:
+        model, head = Path(target), locate_model(name).resolve()
+        # Nothing is timed: its threads need no cores of their own.
+        env = {**vllm_environment(threads), "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": str(threads)}
+    setup: HeadSetup = {
+        "model": str(model), "head": str(head), "steps": steps, "threads": threads, "max_len": MAX_LEN,
+    }  # fmt: skip
+    python = str(PEERS / peer / "bin" / "python")
+    with closing(EngineProcess(program(f"{peer}_heads", str(steps), python, env), setup)) as engine:
+        for prompt in prompts:
+            reply = engine.answer({"prompts": [list(prompt)], "num_tokens": NUM_TOKENS, "temperature": 0.0})
+            yield Counted(reply["outputs"][0], int(reply["steps"][0]))
+
+
+def compared(here: Sequence[Counted], there: Sequence[Counted]) -> Compared:
+    pairs = [(a, b) for a, b in zip(here, there, strict=True) if a.tokens == b.tokens]
+    ours, theirs = (tokens_of_a_step([pair[side] for pair in pairs]) for side in (0, 1))
+    return Compared(len(pairs), ours, theirs)
+
+
+def tokens_of_a_step(counted: Sequence[Counted]) -> float:
+    steps = sum(one.steps for one in counted)
+    return sum(len(one.tokens) - 1 for one in counted) / steps if steps else math.nan
+
+
+def row_of(name: str, found: Compared, prompts: int) -> tuple[str, ...]:
+    alike = f"{found.alike} of {prompts}"
+    return (name, f"{found.theirs:.3f}", f"{found.ours:.3f}", f"{found.percent:+.1f} %", alike)
+
+
+def checks_of(name: str, found: Compared, prompts: int) -> list[Check]:
+    return [
+        Check(f"{name}, difference", abs(found.percent), FARTHEST, True, " %"),
+        Check(f"{name}, share of texts that are the same", found.alike / prompts, ALIKE, False),
+    ]
