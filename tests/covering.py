@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import product
+from itertools import combinations, product
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +17,11 @@ Cell = tuple[object, ...]
 def covering(*meet: tuple[str, ...], indirect: Sequence[str] = (), **axes: Iterable[object]) -> pytest.MarkDecorator:
     """All combinations of the axes' values, the first axis outermost, as `covering_cells` has them."""
     return covering_cells(list(axes), list(product(*axes.values())), *meet, indirect=indirect)
+
+
+def pairwise(*, indirect: Sequence[str] = (), **axes: Iterable[object]) -> pytest.MarkDecorator:
+    """`covering` where each two values of different axes meet."""
+    return covering(*combinations(axes, 2), indirect=indirect, **axes)
 
 
 def covering_cells(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import product
+from itertools import combinations, product
 
-from covering import covering, covering_cells
+from covering import covering, covering_cells, pairwise
 
 AXES = {"model": range(7), "kernels": "abcd", "dtype": (float, int)}
 
@@ -22,6 +22,13 @@ def test_what_must_meet_meets_and_the_others_are_sweeps():
     assert {(model, dtype) for model, _, dtype in run} == set(product(AXES["model"], AXES["dtype"]))
     assert {(kernels, dtype) for _, kernels, dtype in run} == set(product(AXES["kernels"], AXES["dtype"]))
     assert len(run) == 7 * 2
+
+
+def test_pairwise_each_two_values_of_different_axes_meet():
+    _, run = cells(pairwise(**AXES))
+    for a, b in combinations(range(len(AXES)), 2):
+        assert {(cell[a], cell[b]) for cell in run} == set(product(*([*AXES.values()][axis] for axis in (a, b))))
+    assert len(run) < 7 * 4 * 2
 
 
 def test_each_value_occurs_about_equally_often():
