@@ -130,10 +130,10 @@ def test_a_row_of_very_many_batches_has_the_bits_of_its_path(isa: str, dtype: to
     check_rows(isa, dtype, data)
 
 
-@each_set
-@each_dtype
-@each_layout
-@pytest.mark.parametrize("threads", [1, 2])
+@covering(
+    ("isa", "dtype", "layout"), ("isa", "dtype", "threads"), ("layout", "threads"),
+    isa=WHOLE_SETS, dtype=DTYPES, layout=LAYOUTS, threads=[1, 2],
+)  # fmt: skip
 def test_every_draft_token_of_a_tree_has_the_bits_of_its_branch_as_a_chain(
     isa: str, dtype: torch.dtype, layout: str, threads: int
 ) -> None:

@@ -26,7 +26,7 @@ from native_cases import (
 )
 from test_cpu_quantised_inputs import FUSED, quantised_inputs
 
-from covering import covering
+from covering import covering, pairwise
 from specserve.protocols.quantised import QuantisedWeight, StackedWeight, numbers_of
 from specserve_cpu.coded import BLOCK, CodedLinear
 from specserve_cpu.kernels import CpuKernels
@@ -142,9 +142,7 @@ def test_instruction_sets_have_the_same_bits(dtype: torch.dtype, inputs: Activat
         assert all(same_bits(first, other) for other in others)
 
 
-@each_linear_set
-@each_inputs
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pairwise(isa=SETS, inputs=INPUTS, value=[float("nan"), float("inf"), -float("inf")])
 def test_what_is_not_finite_reaches_every_output_of_its_row_and_no_other_row(
     isa: str, inputs: Activations, value: float
 ) -> None:
@@ -158,9 +156,7 @@ def test_what_is_not_finite_reaches_every_output_of_its_row_and_no_other_row(
             assert not out[1].isfinite().any()
 
 
-@each_linear_set
-@each_dtype
-@pytest.mark.parametrize("value", [0.0, -0.0, 1e-38, 1e-40])
+@pairwise(isa=SETS, dtype=DTYPES, value=[0.0, -0.0, 1e-38, 1e-40])
 def test_rows_of_zeros_and_of_almost_zeros_give_the_bias(isa: str, dtype: torch.dtype, value: float) -> None:
     bias = randn(40, dtype=dtype)
     for form in FORMS.values():

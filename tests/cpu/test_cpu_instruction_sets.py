@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
-from native_cases import ALIKE, each_dtype, machine, make_unusual, randn, same_bits
+from native_cases import ALIKE, DTYPES, each_dtype, machine, make_unusual, randn, same_bits
 from paged import Paged, Shape, SpanCase
 
+from covering import covering
 from specserve_cpu.kernels import CpuKernels, PackedLinear
 
 if TYPE_CHECKING:
@@ -43,10 +44,10 @@ def test_linear_maps_have_the_same_bits(dtype: torch.dtype, size: int, unusual: 
     assert_same_on_all(lambda isa: [without_signs_of_nan(PackedLinear(machine(isa), weight, bias)(x)) for x in xs])
 
 
-@each_dtype
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("scale", [1.0, 40.0])
-@pytest.mark.parametrize("unusual", [False, True])
+@covering(
+    ("dtype", "size", "unusual"), ("dtype", "scale"), ("size", "scale"), ("scale", "unusual"),
+    dtype=DTYPES, size=SIZES, scale=[1.0, 40.0], unusual=[False, True],
+)  # fmt: skip
 def test_row_wise_kernels_have_the_same_bits(dtype: torch.dtype, size: int, scale: float, unusual: bool) -> None:
     x, weight = randn(50, size, dtype=dtype, scale=scale), randn(size, dtype=dtype)
     cos, sin = randn(50, 1, size), randn(50, 1, size, seed=1)

@@ -7,6 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from native_cases import (
+    DTYPES,
+    SETS,
     U_SUM,
     assert_near,
     check_row_of_linear,
@@ -19,18 +21,18 @@ from native_cases import (
     some,
 )
 
+from covering import covering
 from specserve_cpu.kernels import PackedLinear
 
 SHAPES = [(2, 1), (31, 16), (32, 17), (33, 48), (64, 100), (330, 15), (864, 320), (1000, 33)]
 
 
-@each_linear_set
-@each_dtype
-@pytest.mark.parametrize(("in_features", "out_features"), SHAPES)
-@pytest.mark.parametrize("bias", [False, True])
-def test_a_linear_map_is_near_float64(
-    isa: str, dtype: torch.dtype, in_features: int, out_features: int, bias: bool
-) -> None:
+@covering(
+    ("isa", "dtype", "shape"), ("isa", "dtype", "bias"), ("shape", "bias"),
+    isa=SETS, dtype=DTYPES, shape=SHAPES, bias=[False, True],
+)  # fmt: skip
+def test_a_linear_map_is_near_float64(isa: str, dtype: torch.dtype, shape: tuple[int, int], bias: bool) -> None:
+    in_features, out_features = shape
     weight, x = randn(out_features, in_features, dtype=dtype), randn(37, in_features, dtype=dtype, seed=1)
     b = randn(out_features, dtype=dtype, seed=2) if bias else None
     got = PackedLinear(machine(isa), weight, b)(x)

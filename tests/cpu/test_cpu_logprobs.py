@@ -8,18 +8,17 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from native_cases import SETS, each_set, randn, some
+from native_cases import SETS, WHOLE_SETS, each_set, randn, some
 from sampling_reference import sampler
 
+from covering import pairwise
 from specserve.sampling.sampler import TorchSampler
 
 VOCABS = (1, 2, 15, 16, 17, 320, 8192, 50_257)
 each_vocab = pytest.mark.parametrize("vocab_size", VOCABS)
 
 
-@each_set
-@each_vocab
-@pytest.mark.parametrize("scale", [0.01, 2.0, 30.0])
+@pairwise(isa=WHOLE_SETS, vocab_size=VOCABS, scale=[0.01, 2.0, 30.0])
 def test_values_are_near_float64(isa, vocab_size, scale):
     logits = randn(12, vocab_size, seed=1, scale=scale)
     tokens, counts = [7 * i % vocab_size for i in range(12)], [(0, 1, 5, 20, 400, 60_000)[i % 6] for i in range(12)]

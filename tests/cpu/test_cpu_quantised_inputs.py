@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 from native_cases import (
+    DTYPES,
     SETS,
     U_SUM,
     assert_near,
@@ -18,6 +19,7 @@ from native_cases import (
 )
 from test_cpu_int8 import SHAPES, int8_linear, quantised
 
+from covering import covering, pairwise
 from specserve.protocols.quantised import QuantisedWeight
 from specserve_cpu.attention import native_module
 from specserve_cpu.linear import MAX_SHARED, PackedLinear, has_quantisable_inputs, quantise
@@ -48,13 +50,12 @@ def quantised_inputs(x: Tensor, group_size: int) -> Tensor:
     return numbers
 
 
-@each_linear_set
-@each_dtype
-@pytest.mark.parametrize(("in_features", "out_features"), SHAPES)
-@pytest.mark.parametrize("group_size", GROUPS)
-def test_sums_are_near_float64(
-    isa: str, dtype: torch.dtype, in_features: int, out_features: int, group_size: int
-) -> None:
+@covering(
+    ("isa", "dtype", "shape"), ("isa", "dtype", "group_size"), ("shape", "group_size"),
+    isa=SETS, dtype=DTYPES, shape=SHAPES, group_size=GROUPS,
+)  # fmt: skip
+def test_sums_are_near_float64(isa: str, dtype: torch.dtype, shape: tuple[int, int], group_size: int) -> None:
+    in_features, out_features = shape
     weight, x = randn(out_features, in_features, dtype=dtype), randn(37, in_features, dtype=dtype, seed=1)
     bias = randn(out_features, dtype=dtype, seed=2) if in_features % 3 else None
     integers, scales = quantised(weight, group_size)
@@ -83,10 +84,10 @@ def test_all_instruction_sets_have_the_same_bits(dtype: torch.dtype, group_size:
         assert all(same_bits(first, other) for other in others)
 
 
-@each_linear_set
-@each_dtype
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-@pytest.mark.parametrize("group_size", GROUPS)
+@covering(
+    ("isa", "dtype", "group_size"), ("isa", "value"), ("dtype", "value"), ("group_size", "value"),
+    isa=SETS, dtype=DTYPES, value=[float("nan"), float("inf"), -float("inf")], group_size=GROUPS,
+)  # fmt: skip
 def test_what_is_not_finite_makes_its_row_not_a_number(
     isa: str, dtype: torch.dtype, value: float, group_size: int
 ) -> None:
@@ -98,9 +99,7 @@ def test_what_is_not_finite_makes_its_row_not_a_number(
         assert out[1].isnan().all()
 
 
-@each_linear_set
-@each_dtype
-@pytest.mark.parametrize("value", [0.0, -0.0, 1e-38, 1e-40])
+@pairwise(isa=SETS, dtype=DTYPES, value=[0.0, -0.0, 1e-38, 1e-40])
 def test_rows_of_zeros_and_of_almost_zeros_give_the_bias(isa: str, dtype: torch.dtype, value: float) -> None:
     bias = randn(40, dtype=dtype)
     out = linear(machine(isa), randn(40, 70, dtype=dtype), bias, 20)(torch.full((5, 70), value, dtype=dtype))

@@ -6,8 +6,22 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from native_cases import U_SUM, U, assert_near, each_dtype, each_set, machine, make_unusual, randn, same_bits, some
+from native_cases import (
+    DTYPES,
+    U_SUM,
+    WHOLE_SETS,
+    U,
+    assert_near,
+    each_dtype,
+    each_set,
+    machine,
+    make_unusual,
+    randn,
+    same_bits,
+    some,
+)
 
+from covering import covering
 from specserve.kernels.torch_kernels import TorchKernels
 from specserve_cpu.kernels import CpuKernels
 
@@ -18,10 +32,10 @@ def kernels(isa: str, dtype: torch.dtype, threads: int = 1) -> CpuKernels:
     return CpuKernels(machine(isa, threads), str(dtype).removeprefix("torch."))
 
 
-@each_set
-@each_dtype
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("scale", [1.0, 1e-4, 1e15])
+@covering(
+    ("isa", "dtype", "size"), ("isa", "dtype", "scale"), ("size", "scale"),
+    isa=WHOLE_SETS, dtype=DTYPES, size=SIZES, scale=[1.0, 1e-4, 1e15],
+)  # fmt: skip
 def test_the_norm_is_near_float64(isa: str, dtype: torch.dtype, size: int, scale: float) -> None:
     x, weight = randn(9, size, dtype=dtype, scale=scale), randn(size, dtype=dtype, seed=1)
     got = kernels(isa, dtype).rms_norm(x, weight, 1e-6)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from native_cases import SETS, WHOLE_SETS, each_set, many, randn
 from sampling_reference import CUTOFFS, admitted, cutoff, sampler, valid_tokens, varied_rows
 
-from covering import covering
+from covering import covering, pairwise
 from specserve.protocols import ScoredRow
 from specserve.sampling.noise import gumbel_noise
 from specserve.sampling.scores import scores
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 VOCAB = 300
 VOCABS = (1, 2, 5, 16, 17, 63, 320, 8192, 50_257)
-each_vocab = pytest.mark.parametrize("vocab_size", VOCABS)
 
 
 def peaked(rows: int, vocab_size: int) -> Tensor:
@@ -36,18 +35,14 @@ def peaked(rows: int, vocab_size: int) -> Tensor:
     return x.scatter_add_(1, tokens, randn(rows, 12, seed=2).abs() * 9)
 
 
-@each_set
-@pytest.mark.parametrize("vocab_size", [1, 2, 5, 17, 63, 320])
-@pytest.mark.parametrize("make", [peaked, randn])
+@pairwise(isa=WHOLE_SETS, vocab_size=[1, 2, 5, 17, 63, 320], make=[peaked, randn])
 def test_tokens_are_those_of_the_definitions(isa, vocab_size, make):
     logits, rows = make(80, vocab_size), varied_rows(80, vocab_size)
     for row, token in zip(rows, sampler(isa).target_tokens(logits, rows), strict=True):
         assert token in valid_tokens(logits[row.row].tolist(), row), row
 
 
-@each_set
-@pytest.mark.parametrize("vocab_size", [320, 8192, 50_257])
-@pytest.mark.parametrize("make", [peaked, randn])
+@pairwise(isa=WHOLE_SETS, vocab_size=[320, 8192, 50_257], make=[peaked, randn])
 def test_tokens_are_those_of_torch_unless_two_scores_are_almost_equal(isa, vocab_size, make):
     logits, rows = make(200, vocab_size), varied_rows(200, vocab_size)
     torch_scores = scores(logits, rows)
@@ -56,9 +51,7 @@ def test_tokens_are_those_of_torch_unless_two_scores_are_almost_equal(isa, vocab
         assert row[token].item() >= best - 1e-5 * max(1.0, abs(best))
 
 
-@each_set
-@pytest.mark.parametrize("threads", [2, 3])
-@each_vocab
+@pairwise(isa=WHOLE_SETS, vocab_size=VOCABS, threads=[2, 3])
 def test_a_row_has_the_same_token_alone_in_a_batch_and_with_any_threads(isa, vocab_size, threads):
     logits, rows = peaked(40, vocab_size), varied_rows(40, vocab_size)
     before = logits.clone()
@@ -71,12 +64,13 @@ def test_a_row_has_the_same_token_alone_in_a_batch_and_with_any_threads(isa, voc
     assert torch.equal(logits, before), "the logits are unchanged"
 
 
-@each_set
-@each_vocab
-@pytest.mark.parametrize(
-    ("temperature", "scale"), [(1.0, 0.0), (1.0, 2.0), (1.0, 12.0), (1e-5, 3.0), (0.05, 1.0), (50.0, 9.0), (1.0, 1e30)]
-)
-def test_pruning_changes_no_token(isa, vocab_size, temperature, scale):
+SCALED = [(1.0, 0.0), (1.0, 2.0), (1.0, 12.0), (1e-5, 3.0), (0.05, 1.0), (50.0, 9.0), (1.0, 1e30)]
+"""Temperatures, and what logits are multiplied with."""
+
+
+@pairwise(isa=WHOLE_SETS, vocab_size=VOCABS, scaled=SCALED)
+def test_pruning_changes_no_token(isa, vocab_size, scaled):
+    temperature, scale = scaled
     logits = randn(16, vocab_size, seed=3, scale=scale)
     requests = [admitted(vocab_size, seed=i, prompt=[0], temperature=temperature) for i in range(16)]
     noise = torch.empty(16, vocab_size)
@@ -100,9 +94,7 @@ def test_the_noise_is_that_of_the_core(isa):
         assert torch.equal(part, native[:77])
 
 
-@each_set
-@pytest.mark.parametrize("threads", [1, 2])
-@each_vocab
+@pairwise(isa=WHOLE_SETS, vocab_size=VOCABS, threads=[1, 2])
 def test_of_equal_maxima_the_lowest_id_wins(isa, vocab_size, threads):
     x = torch.randint(0, 3, (40, vocab_size), generator=torch.Generator().manual_seed(1)).float()
     x[0], x[1], x[2] = 0.0, -math.inf, -0.0

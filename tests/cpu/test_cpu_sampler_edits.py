@@ -9,9 +9,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from native_cases import SETS, each_set, make_unusual, randn, some
+from native_cases import SETS, WHOLE_SETS, each_set, make_unusual, randn, some
 from sampling_reference import CUTOFFS, EDITS, admitted, sampler, varied_rows
 
+from covering import pairwise
 from specserve.protocols import ProcessorState, ScoredRow
 from specserve.sampling.edits import TorchRow
 from specserve.sampling.sampler import TorchSampler
@@ -116,9 +117,7 @@ def test_nan_and_infinity_are_accepted_and_nan_never_wins(isa, vocab_size):
     assert sampler(isa).argmax_tokens(logits) == TorchSampler().argmax_tokens(clean)
 
 
-@each_set
-@pytest.mark.parametrize("cut", CUTOFFS, ids=str)
-@pytest.mark.parametrize("value", [-math.inf, math.nan])
+@pairwise(isa=WHOLE_SETS, cut=CUTOFFS, value=[-math.inf, math.nan])
 def test_a_row_without_any_token_gives_token_0(isa, cut, value):
     rows = [ScoredRow(0, admitted(VOCAB, temperature=t, **cut), ()) for t in (0.0, 1.0)]
     assert sampler(isa).target_tokens(torch.full((1, VOCAB), value), rows) == [0, 0]
