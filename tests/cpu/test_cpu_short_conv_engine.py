@@ -12,9 +12,10 @@ from fused_checks import (
     assert_the_bits_of_the_pieces,
     options,
 )
-from native_cases import each_dtype, each_set
+from native_cases import DTYPES, WHOLE_SETS, each_dtype
 from test_cpu_fused import same_decisions
 
+from covering import pairwise
 from specserve.models.short_conv import ShortConv
 from specserve_cpu.fused import FusedPass, SplitPass
 from specserve_workbench.testing.engines import make_engine, run, run_requests
@@ -49,8 +50,7 @@ def name_of(dtype: torch.dtype) -> str:
     return str(dtype).partition(".")[2]
 
 
-@each_set
-@each_dtype
+@pairwise(model=MODELS, isa=WHOLE_SETS, dtype=DTYPES, indirect=["model"])
 def test_fused_layers_have_the_bits_of_the_pieces(model: Path, isa: str, dtype: torch.dtype) -> None:
     both = (options(isa, dtype=name_of(dtype), threads=n) for n in (2, 1))
     assert_the_bits_of_the_pieces(model, FusedPass, 6, *both)

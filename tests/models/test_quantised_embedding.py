@@ -9,6 +9,7 @@ import torch
 from coded_checkpoints import MIXED, CodedWeights, format_plugin, formats, write_coded, write_dense
 from coded_forms import FORMS, Form, Numbers
 
+from covering import covering, pairwise
 from specserve.kernels.torch_kernels import TorchKernels
 from specserve.models.loader import ModelLoader, load_model
 from specserve.protocols.quantised import PackedRows
@@ -33,9 +34,8 @@ EMBEDDINGS: dict[str, Form] = {
     "8 bits": Form(None, 32, Numbers(torch.float16)),
     "groups that no kernel has": Form(tuple(range(16)), 24, Numbers(torch.float16), Numbers(torch.float16)),
 }
-each_embedding = pytest.mark.parametrize("embedding", EMBEDDINGS)
-each_tie = pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
-each_kernels = pytest.mark.parametrize("kernels", ["torch", "cpu"])
+KERNELS = ("torch", "cpu")
+each_form = pairwise(embedding=EMBEDDINGS, tied=[False, True], kernels=KERNELS)
 IDS = torch.tensor([0, 319, 7, 7, 160, 159, 161])
 
 
@@ -69,10 +69,10 @@ def vectors(made: Written, dtype: str = "float32") -> Tensor:
     return load_model(made.dense, kernels=TorchKernels(), dtype=dtype).embedding
 
 
-@each_embedding
-@each_tie
-@each_kernels
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@covering(
+    ("embedding", "kernels", "dtype"), ("embedding", "tied"), ("tied", "kernels"), ("tied", "dtype"),
+    embedding=EMBEDDINGS, tied=[False, True], kernels=KERNELS, dtype=["float32", "bfloat16"],
+)  # fmt: skip
 def test_the_vectors_are_those_of_the_dense_checkpoint(
     tmp_path: Path, embedding: str, tied: bool, kernels: str, dtype: str
 ) -> None:
@@ -84,7 +84,7 @@ def test_the_vectors_are_those_of_the_dense_checkpoint(
     assert torch.equal(model.whole_embedding(), expected)
 
 
-@each_tie
+@pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
 def test_packed_vectors_are_in_memory_once(tmp_path: Path, tied: bool) -> None:
     model = loaded(written(tmp_path, "6 bits", tie_word_embeddings=tied), "cpu")
     kept: Any = model._embedding
@@ -93,9 +93,7 @@ def test_packed_vectors_are_in_memory_once(tmp_path: Path, tied: bool) -> None:
     assert kept.weight.numel() == model.lm_head.weight.numel() == 0
 
 
-@each_embedding
-@each_tie
-@each_kernels
+@each_form
 def test_all_that_is_generated_is_what_the_dense_checkpoint_gives(
     tmp_path: Path, embedding: str, tied: bool, kernels: str
 ) -> None:
@@ -125,9 +123,7 @@ class Gathered:
         return self.found
 
 
-@each_embedding
-@each_tie
-@each_kernels
+@each_form
 def test_a_rank_has_the_vectors_of_its_tokens_and_reads_the_others_again(
     tmp_path: Path, embedding: str, tied: bool, kernels: str
 ) -> None:

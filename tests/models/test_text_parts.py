@@ -11,6 +11,7 @@ from naive_forward import forward, load
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForImageTextToText, Gemma3Config, Mistral3Config
 
+from covering import pairwise
 from specserve.errors import ModelError
 from specserve.models.decoder import DecoderModel
 from specserve.models.locate import locate_model
@@ -73,9 +74,7 @@ def rename(path, names):
     save_file(tensors, file, metadata={"format": "pt"})
 
 
-@pytest.mark.parametrize("names", NAMES)
-@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
-@pytest.mark.parametrize("kind", TEXTS)
+@pairwise(kind=TEXTS, tied=[True, False], names=NAMES)
 def test_logits_are_those_of_transformers(tmp_path, kind, tied, names):
     path, theirs = write(tmp_path / "model", kind, tied=tied)
     rename(path, NAMES[names])

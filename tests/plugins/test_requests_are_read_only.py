@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from covering import covering
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.hookspecs import hookimpl
 from specserve.protocols import Drafter, DrafterNeeds, DraftPlanner, LogitsProcessor
@@ -127,8 +128,9 @@ def test_a_drafter_changes_no_answer(
     assert "test_requests_are_read_only.py" in caplog.text
 
 
-@pytest.mark.parametrize("where", ["start", "stop", "propose", "limits", "learn", "observe"])
-@pytest.mark.parametrize("what", ["tokens, appended", "max_len", "computed"])
+@covering(
+    where=["start", "stop", "propose", "limits", "learn", "observe"], what=["tokens, appended", "max_len", "computed"]
+)
 def test_no_part_changes_an_answer(
     toy_model: Path, expected: dict[str, Any], where: str, what: str, caplog: pytest.LogCaptureFixture
 ) -> None:
