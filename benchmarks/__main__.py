@@ -59,7 +59,8 @@ ALIASES = {"pays": "speculation"}
 FLAGS = {
     "never_slower": "[--texts edit|code|prose...] [--counts N...] [--rounds N]",
     "adaptive": "[--drafters ngram|eagle|both...] [--counts N...] [--rounds N] [--plot FILE]",
-    "heads_elsewhere": "[--models demo|smollm2...] [--steps N...] [--against llamacpp|vllm...] [--prompts N]",
+    "heads_elsewhere": "[--models demo|smollm2...] [--head HEAD] [--steps N...] [--against llamacpp|vllm...] "
+    "[--prompts N]",
     "roofline": "[--sets SET...]",
     "kernels": "[--model demo|SHAPE|DIR]",
     "weights": "[--model demo|SHAPE|DIR] [--counts N...] [--kinds KIND...] [--rounds N]",

@@ -1,4 +1,4 @@
-"""Our EAGLE-3 heads in llama.cpp and vLLM: tokens that a step gives there and here, after the same prompts.
+"""Our draft heads in llama.cpp and vLLM: tokens that a step gives there and here, after the same prompts.
 
 Greedy chains of fixed lengths, one request at a time. All engines compute in float32, so that rounding seldom decides a
 token; a request whose text is another one elsewhere is counted out.
@@ -7,6 +7,7 @@ token; a request whose text is another one elsewhere is counted out.
 from __future__ import annotations
 
 import argparse
+import json
 import math
 from contextlib import closing
 from pathlib import Path
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     Prompts = Sequence[tuple[int, ...]]
 
 TEXTS = {"demo": "code", "smollm2": "chat"}
+KINDS = ("eagle3", "dflash", "dspark")
 PEER_NAMES = ("llamacpp", "vllm")
 PROMPT_LEN, NUM_TOKENS, MAX_LEN = 192, 100, 512
 FARTHEST, ALIKE = 3.0, 0.9
@@ -63,6 +65,7 @@ class Compared(NamedTuple):
 def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks heads_elsewhere")
     parser.add_argument("--models", nargs="+", choices=list(TEXTS), default=["demo"])
+    parser.add_argument("--head", help="another EAGLE-3, DFlash or DSpark head for these models than their own")
     parser.add_argument("--steps", type=int, nargs="+", default=[3, 5, 7], help="draft tokens of a chain")
     parser.add_argument("--against", nargs="+", choices=PEER_NAMES, default=list(PEER_NAMES))
     parser.add_argument("--prompts", type=int, default=24)
@@ -82,6 +85,7 @@ def run(options: Options) -> Result:
     checks: list[Check] = []
     for model in chosen.models:
         subject = SUBJECTS[model]
+        subject = subject._replace(eagle={"model": chosen.head or subject.eagle["model"]})
         prompts = prompts_of(subject, TEXTS[model], chosen.prompts)
         for steps in chosen.steps if peers else ():
             here = counted_here(subject, steps, prompts, options)
@@ -96,7 +100,7 @@ def run(options: Options) -> Result:
                 checks += checks_of(name, found, len(prompts))
                 print("  ".join(rows[-1]), flush=True)
     return Result(
-        title=f"EAGLE-3 heads in other engines, greedy, float32, up to {NUM_TOKENS} tokens; tokens of a step",
+        title=f"draft heads in other engines, greedy, float32, up to {NUM_TOKENS} tokens; tokens of a step",
         columns=("head, engine, chain", "there", "here", "difference", "same texts"),
         rows=rows,
         checks=checks,
@@ -135,13 +139,20 @@ def counted_there(peer: str, subject: Subject, steps: int, prompts: Prompts, thr
         # Nothing is timed: its threads need no cores of their own.
         env = {**vllm_environment(threads), "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": str(threads)}
     setup: HeadSetup = {
-        "model": str(model), "head": str(head), "steps": steps, "threads": threads, "max_len": MAX_LEN,
+        "model": str(model), "head": str(head), "kind": kind_of(locate_model(name)),
+        "steps": steps, "threads": threads, "max_len": MAX_LEN,
     }  # fmt: skip
     python = str(PEERS / peer / "bin" / "python")
     with closing(EngineProcess(program(f"{peer}_heads", str(steps), python, env), setup)) as engine:
         for prompt in prompts:
             reply = engine.answer({"prompts": [list(prompt)], "num_tokens": NUM_TOKENS, "temperature": 0.0})
             yield Counted(reply["outputs"][0], int(reply["steps"][0]))
+
+
+def kind_of(head: Path) -> str:
+    """As the other engines call it."""
+    (architecture,) = json.loads((head / "config.json").read_text(encoding="utf-8"))["architectures"]
+    return next(kind for kind in KINDS if kind in architecture.lower())
 
 
 def compared(here: Sequence[Counted], there: Sequence[Counted]) -> Compared:

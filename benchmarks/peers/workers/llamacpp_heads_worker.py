@@ -19,7 +19,7 @@ FLOAT32 = [flag for name in ("-ctk", "-ctv", "-ctkd", "-ctvd") for flag in (name
 def load(setup: HeadSetup) -> Callable[[Job], Iterator[Reply]]:
     threads = str(setup["threads"])
     url = start_server(
-        ["-m", setup["model"], "-md", setup["head"], "--spec-type", "draft-eagle3", "--spec-draft-n-max",
+        ["-m", setup["model"], "-md", setup["head"], "--spec-type", f"draft-{setup['kind']}", "--spec-draft-n-max",
          str(setup["steps"]), "-t", threads, "-tb", threads, "-np", "1", "-c", str(setup["max_len"]), *FLOAT32]
     )  # fmt: skip
 

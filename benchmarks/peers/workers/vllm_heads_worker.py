@@ -25,7 +25,7 @@ def load(setup: HeadSetup) -> Callable[[Job], Iterator[Reply]]:
         enable_prefix_caching=False,
         enforce_eager=True,
         disable_log_stats=False,
-        speculative_config={"method": "eagle3", "model": setup["head"], "num_speculative_tokens": setup["steps"]},
+        speculative_config={"method": setup["kind"], "model": setup["head"], "num_speculative_tokens": setup["steps"]},
     )
 
     def drafts() -> int:

@@ -60,6 +60,8 @@ class HeadSetup(TypedDict):
 
     model: str
     head: str
+    kind: str
+    """eagle3, dflash or dspark."""
     steps: int
     """Draft tokens of a chain."""
     threads: int
