@@ -72,6 +72,23 @@ def test_a_head_has_the_tensors_of_its_public_format(target, target_dir, tmp_pat
     assert not list(tmp_path.glob("*.partial"))
 
 
+READ_ELSEWHERE = {
+    "eagle3": {"architectures": ["LlamaForCausalLMEagle3"], "draft_vocab_size": 60, "target_hidden_size": 32},
+    "dflash": {"architectures": ["DFlashDraftModel"], "block_size": 4},
+    "dspark": {"architectures": ["Qwen3DSparkModel"], "block_size": 3, "markov_head_type": "vanilla"},
+}
+"""Without these keys other engines do not load a head, or load it as one of another kind."""
+
+
+@pytest.mark.parametrize("kind", READ_ELSEWHERE)
+def test_a_head_names_what_other_engines_read(target, target_dir, tmp_path, kind):
+    export(make_head(kind, target, **({"draft_vocab": 60} if kind == "eagle3" else {})), target_dir, tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    layers = 1 if kind == "eagle3" else 2
+    wanted = READ_ELSEWHERE[kind] | {"vocab_size": VOCAB, "num_hidden_layers": layers, "head_dim": 8}
+    assert {key: config.get(key) for key in wanted} == wanted
+
+
 def test_the_tables_of_a_draft_vocabulary_lead_to_the_targets_tokens(target, target_dir, tmp_path):
     head = make_head("eagle3", target, draft_vocab=60)
     export(head, target_dir, tmp_path)
