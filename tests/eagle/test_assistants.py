@@ -128,6 +128,5 @@ def test_as_much_is_accepted_as_by_a_plain_loop_and_more_of_an_assistant_that_is
         ]
         loops = [plain_loop(theirs, prompt, text) for prompt, text in zip(PROMPTS, texts, strict=True)]
         assert counts[assistant.name] == tuple(map(sum, zip(*loops, strict=True)))
-    print(counts)
     assert counts["good"][0] > 0.7 * counts["good"][1]
     assert counts["random"][0] < 0.2 * counts["random"][1]

@@ -13,7 +13,7 @@ from specserve_server.cli import main
 
 @pytest.mark.parametrize(("other", "reason"), [
     ("lora", "the draft model reads hidden states of the adapted target and has no adapter itself"),
-    ("hybrid_attn", "its layers have their own backend, the one for decoding, and the target's are as without it"),
+    ("hybrid_attn", "its layers have the backend for decoding, or read the target's keys, and change none"),
     ("ngram", "drafts are compared and the one that promises most is verified"),
 ])  # fmt: skip
 @pytest.mark.parametrize("settings", [(), ("--set", "eagle.topk=4")])

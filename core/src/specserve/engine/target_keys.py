@@ -16,10 +16,10 @@ from specserve.batch.span import Span
 from specserve.errors import ConfigError, PluginError
 from specserve.inference import inference
 from specserve.models.part import WHOLE_MODEL
-from specserve.protocols import KeyReader, TargetKeyResources
+from specserve.protocols import KeyPlan, KeyReader, TargetKeyResources
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import torch
     from torch import Tensor
@@ -80,16 +80,16 @@ class EngineKeyReader(KeyReader):
             self.reads.append(Read(numbers[number, window], layer))
 
     @inference
-    def plan(self, requests: Sequence[Request]) -> Mapping[int, object]:
-        """A query sees what a row at the last computed position would see. By backend."""
+    def plan(self, requests: Sequence[Request]) -> KeyPlan:
+        """A query sees what a row at the last computed position would see. Parts: by backend."""
         spans = [Span(request.id, request.computed - 1, 1, 0, 1, request.blocks) for request in requests]
         batch = self.builder.build(spans, [request.tokens for request in requests])
-        return {number: backend.plan(batch) for number, backend in enumerate(self.backends)}
+        return KeyPlan(tuple(backend.plan(batch) for backend in self.backends))
 
     @inference
-    def attend(self, layer: int, q: Tensor, plan: Mapping[int, object]) -> Tensor:
+    def attend(self, layer: int, q: Tensor, plan: KeyPlan) -> Tensor:
         number, own_layer = self.reads[layer]
-        return self.backends[number].attend(own_layer, q, plan[number])
+        return self.backends[number].attend(own_layer, q, plan.parts[number])
 
 
 def member_of(choice: AttentionChoice, place: int) -> Member:

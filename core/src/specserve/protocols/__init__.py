@@ -62,7 +62,7 @@ from specserve.protocols.serving import (
     TextStream,
     Tokenizer,
 )
-from specserve.protocols.target_keys import KeyReader, TargetKeyResources, TargetKeys
+from specserve.protocols.target_keys import KeyPlan, KeyReader, TargetKeyResources, TargetKeys
 from specserve.protocols.target_pass import DraftAdapter, GuessedRows, TargetPass
 from specserve.protocols.verifier import Verifier
 
@@ -114,6 +114,7 @@ __all__ = [
     "GuessedRows",
     "KVLayout",
     "KernelSet",
+    "KeyPlan",
     "KeyReader",
     "LayerStates",
     "LayersFunction",

@@ -6,7 +6,7 @@ They are read where they lie in the paged cache, and never written. Letters: n q
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -32,17 +32,24 @@ class TargetKeys(msgspec.Struct, frozen=True, kw_only=True):
     """For each layer of the draft model: how many keys a query sees, the latest ones; None for all."""
 
 
+class KeyPlan(NamedTuple):
+    """Which keys each query of a pass sees."""
+
+    parts: tuple[object, ...]
+    """The reader's own."""
+
+
 class KeyReader(ABC):
     """Attention of queries to what the target has computed of requests: all committed tokens but the last, which has
     no key yet."""
 
     @abstractmethod
-    def plan(self, requests: Sequence[Request]) -> Any:
+    def plan(self, requests: Sequence[Request]) -> KeyPlan:
         """What `attend` needs for one query of each of these, at least one of whose tokens is computed; several of a
         request where it is named several times. Valid until the next step."""
 
     @abstractmethod
-    def attend(self, layer: int, q: Tensor, plan: Any) -> Tensor:
+    def attend(self, layer: int, q: Tensor, plan: KeyPlan) -> Tensor:
         """layer: of the draft model. q: [n, heads, d], rotated -> the same shape."""
 
 

@@ -21,9 +21,7 @@ def why_no_trees(config: EngineConfig) -> str | None:
 TREES = Provides("trees, with eagle.topk above 1", why_no_trees)
 OTHER_DRAFTERS = Compatible("drafts are compared and the one that promises most is verified")
 ADAPTERS = Compatible("the draft model reads hidden states of the adapted target and has no adapter itself")
-HYBRIDS = Compatible(
-    "its layers have their own backend, the one for decoding, or read the target's keys; the target's are as without it"
-)
+HYBRIDS = Compatible("its layers have the backend for decoding, or read the target's keys, and change none")
 BACKENDS = Compatible("its layers are served by any backend whose stated capabilities suffice")
 PLANNERS = Compatible("every draft token carries its survival estimate, and any limit is kept")
 PROCESSORS = Compatible("processed requests are drafted with their processors, along the path of each draft")

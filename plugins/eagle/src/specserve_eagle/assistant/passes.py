@@ -16,14 +16,14 @@ import torch.nn.functional as F
 from specserve.api import DraftStep
 from specserve.api.batch import to_device
 from specserve.api.models import NO_BATCH, Rotation, in_tiles
-from specserve.sampling.choosing import choose
+from specserve.api.sampling import choose
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torch import Tensor
 
-    from specserve.api import KeyReader, ScoredRow
+    from specserve.api import KeyPlan, KeyReader, ScoredRow
     from specserve.api.batch import Request
     from specserve.api.models import DecoderModel
     from specserve_eagle.assistant.load import Assistant, ClusteredTokens
@@ -35,7 +35,7 @@ class Queries(NamedTuple):
     requests: list[Request]
     rotations: Sequence[Rotation | None]
     """By layer."""
-    plan: object
+    plan: KeyPlan
 
 
 class AssistantPass:
