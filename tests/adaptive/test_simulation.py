@@ -161,18 +161,6 @@ def test_to_look_whether_drafts_pay_now_takes_half_a_percent(right, asking, cold
     assert sum(run.speed(2500)) > 0.9935 * 8
 
 
-def test_a_few_draft_tokens_show_whether_drafts_pay_and_as_many_as_pay_follow():
-    run = Simulation([0.02], step_seconds=cheap, asking=0.3).run(400)
-    looks = set()
-    for _ in range(400):
-        run.step()
-        looks |= {*run.limits}
-    assert looks == {0, 4}
-    run.right = [0.97]
-    run.run(200)
-    assert run.mean_width(100) > 8
-
-
 def measured_rows(rows):
     """Seconds of passes of one request, as on two cores: 9 rows take half as long again as 8."""
     passes = {1: 0.565, 8: 0.571, 16: 0.891, 32: 1.709, 64: 3.1, 160: 7.7}

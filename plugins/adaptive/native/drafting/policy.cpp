@@ -104,8 +104,7 @@ void DraftingPolicy::select(const std::vector<DraftRecord*>& records, const Pric
     rows_ = 0.0;
     for (std::size_t i = 0; i < records.size(); ++i) {
         DraftRecord& record = *records[i];
-        record.pays = paying_[i];
-        if (record.pays) {
+        if (paying_[i]) {
             record.interval = kMinInterval;
         } else {
             double lost = (cold_ * share_ - std::max(0.0, expected_[i])) * static_cast<double>(records.size());

@@ -89,7 +89,6 @@ struct DraftRecord {
     Sums sums;
     int64_t drafted_at = 0;
     bool was_drafted = false;
-    bool pays = false;        // is drafted for, if it is, since that pays; else to see whether it would
     bool is_revived = false;  // counts in the next step as if it saved its share of the cost
     int64_t interval = 0;
     int64_t misses = -1;     // drafts in a row that did not pay for drafting; negative before the first

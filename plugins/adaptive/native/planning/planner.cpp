@@ -12,7 +12,6 @@ namespace {
 constexpr double kFirstReach = 32.0, kLeastReach = 4.0, kMostReach = 4096.0, kReachRate = 0.25;
 // A draft may have this many draft tokens more than were chosen of the last ones.
 constexpr double kReachFactor = 1.5, kReachMore = 2.0;
-constexpr double kLookingReach = 4.0;  // of a draft that shows whether drafts would pay
 constexpr double kLeastLevel = 0.01;  // of a plain step: below, depth costs nothing to speak of
 constexpr int32_t kDeepest = 64;
 // Of the steps in which no draft token pays, every kExploreInterval-th verifies one, and of the others every
@@ -93,8 +92,7 @@ void Planner::limits(const std::vector<Candidate>& candidates, const Prices& pri
     for (std::size_t i = 0; i < candidates.size(); ++i) {
         Request& request = *candidates[i].request;
         if (drafting.is_selected(request.record)) {
-            double reach = request.record.pays ? request.reach : std::min(request.reach, kLookingReach);
-            limits[i] = std::min(candidates[i].most, static_cast<int32_t>(std::lround(reach)));
+            limits[i] = std::min(candidates[i].most, static_cast<int32_t>(std::lround(request.reach)));
             if (request.chains && request.source >= 0) limits[i] = std::min(limits[i], depths_[i]);
         }
         note_limit(request, limits[i], false);
