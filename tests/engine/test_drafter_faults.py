@@ -177,13 +177,13 @@ def test_a_step_in_which_nothing_is_wanted_is_heard_and_checked_like_any_other(t
 
 
 class Observer(Listener):
-    """Has `observe`, which fails `num_failing` times."""
+    """Has `observe_step`, which fails `num_failing` times."""
 
     def __init__(self, num_failing):
         super().__init__(0)
         self.num_failing, self.num_observed = num_failing, 0
 
-    def observe(self, batch, output, verdict):
+    def observe_step(self, batch, output, verdict):
         self.num_observed += 1
         if self.num_observed <= self.num_failing:
             raise RuntimeError("what a step left is lost")
@@ -198,6 +198,22 @@ def test_a_drafter_that_observes_is_not_asked_for_drafts_that_nobody_wants(toy_m
     assert (observer.num_observed < outcome.metrics.num_steps) == is_switched_off
     assert outcome.metrics.drafter_faults["faulty", "raised RuntimeError"] == min(num_failing, observer.num_observed)
     assert outcome.tokens() == run(toy_model, varied_requests(4)).tokens()
+
+
+class InTwoRoles(OracleDrafter):
+    """Also an observer of the engine, whose method has another signature."""
+
+    needs = DrafterNeeds(every_step=True)
+
+    def observe(self, batch, verdict):
+        raise AssertionError("nobody has made it an observer")
+
+
+def test_a_drafter_may_have_the_method_of_an_observer(toy_model):
+    plain = run(toy_model, varied_requests(4)).tokens()
+    outcome = run(toy_model, varied_requests(4), InTwoRoles(plain, 4))
+    assert outcome.tokens() == plain
+    assert not outcome.metrics.drafter_faults
 
 
 def test_two_drafters_of_one_name_are_refused(toy_model):

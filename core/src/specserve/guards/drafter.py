@@ -70,8 +70,8 @@ class GuardedDrafter:
         self.observes_every_step = drafter.needs != DrafterNeeds(target_rows=drafter.needs.target_rows)
         """A drafter that reads the rows of every step says so in its needs; others are called only when a draft is
         wanted."""
-        self.only_observes = type(drafter).observe is not Drafter.observe
-        """After steps for which nobody wants a draft. Others are called as if they were to propose."""
+        self.has_observe_step = type(drafter).observe_step is not Drafter.observe_step
+        """Else it is called as if it were to propose, after steps for which nobody wants a draft."""
         self.reads_logits = drafter.needs.logits
         self.proposes_forced, self.continues_forced = drafter.proposes_forced, drafter.continues_forced
         self.num_faults = self.faults_in_a_row = 0
@@ -121,19 +121,19 @@ class GuardedDrafter:
         if not (self.enabled and self.observes_every_step):
             return
         began = time.perf_counter()
-        if self.only_observes:
-            self.observe_alone(batch, output, verdict)
+        if self.has_observe_step:
+            self.observe_step(batch, output, verdict)
         else:
             self.valid_drafts(batch, output, verdict, [0] * len(batch.spans))
         self.seconds = time.perf_counter() - began
 
-    def observe_alone(self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict) -> None:
-        """By its own `observe`, which gives no drafts to check."""
+    def observe_step(self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict) -> None:
+        """By its own method, which gives no drafts to check."""
         faults = self.num_faults
         try:
-            self.drafter.observe(batch, output, verdict)
+            self.drafter.observe_step(batch, output, verdict)
         except FAULTS as error:
-            self.count(error)
+            self.count(error, "observe_step")
         self.end_step(faults)
 
     def valid_drafts(
@@ -209,12 +209,12 @@ class GuardedDrafter:
             self.count(error)
         return None
 
-    def count(self, error: BaseException) -> None:
+    def count(self, error: BaseException, method: str = "propose") -> None:
         reason = reason_of(error)
         self.num_faults += 1
         self.metrics.drafter_faults[self.name, reason] += 1
         if self.metrics.drafter_faults[self.name, reason] == 1:
-            what = full_summary(error, getattr(self.drafter, "propose", None))
+            what = full_summary(error, getattr(self.drafter, method, None))
             logger.warning("drafter %s: %s; the requests go on with plain decoding", self.name, what, exc_info=error)
 
     def end_step(self, faults_before: int) -> None:

@@ -37,7 +37,7 @@ class DrafterNeeds(msgspec.Struct, frozen=True, kw_only=True):
     logits: bool = False
     """Reads `ForwardOutput.logits`: it proposes before drafters with passes of their own, which may overwrite them."""
     every_step: bool = False
-    """Observes every step: `observe` is called after steps for which nobody wants a draft. For drafters that learn from
+    """Observes every step: `observe_step` is called after steps for which nobody wants a draft. For drafters that learn from
     what was committed. Where hidden layers, layers or logits are stated it is so anyway."""
 
 
@@ -75,7 +75,7 @@ class Drafter(ABC):
         self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
     ) -> Sequence[Draft | None]:
         """One draft or None per span; `limits[i]` bounds the nodes for span i and is 0 where none is wanted. Not called
-        after steps for which nobody wants a draft: see `observe`.
+        after steps for which nobody wants a draft: see `observe_step`.
 
         Called after the verdict's tokens were appended to the requests. Spans of requests that ended in this step
         are still there: `stop` was called for them and their limit is 0. Their blocks are free, and keep their content
@@ -95,7 +95,7 @@ class Drafter(ABC):
         drafter states `continues_forced`."""
         raise NotImplementedError
 
-    def observe(self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict) -> None:
+    def observe_step(self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict) -> None:
         """A step after which nobody wants a draft; called if `needs` states more than `target_rows`. Most steps of a
         server may be such, and each waits for it. A class without it is asked to `propose`, with limits of 0."""
         self.propose(batch, output, verdict, [0] * len(batch.spans))

@@ -32,7 +32,7 @@ class DraftModelDrafter(WatchedDrafter):
 
     runtime: DraftModelRuntime | None = None
 
-    def observe(self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict) -> None:
+    def observe_step(self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict) -> None:
         assert self.runtime is not None
         if not self.runtime.goes_on(batch, output, verdict):
             self.propose(batch, output, verdict, [0] * len(batch.spans))

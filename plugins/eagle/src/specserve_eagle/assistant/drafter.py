@@ -66,7 +66,7 @@ class AssistantDrafter(WatchedDrafter):
                 drafts[i] = draft.draft(self.name)
         return drafts
 
-    def observe(self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict) -> None:
+    def observe_step(self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict) -> None:
         self.judge(batch, verdict)
         self.depth.begin(batch, verdict)
 
