@@ -67,6 +67,7 @@ class Simulation:
         asking = 0.0
         if num_drafting := sum(limit > 0 for limit in limits):
             asking = self.asking * num_drafting * (1.0 if was_asked else self.cold) + self.of_pass * (max(limits) - 1)
+            planner.own_seconds = 0.0  # of real time
             planner.observe_drafting(asking, num_drafting, self.of_pass if max(limits) > 1 else 0.0)
         planner.learn(batch, Verdict(decided), seconds)
         self.limits = limits

@@ -157,6 +157,13 @@ def test_an_aborted_request_is_fed_at_once():
     assert recorder.read == list(range(1, 8))
 
 
+def test_an_aborted_request_is_not_fed_where_nobody_finds_its_blocks():
+    runtime, request, recorder = a_request_that_waits()
+    request.hashes, request.finish_reason = [], "abort"
+    runtime.stop(request)
+    assert recorder.read == []
+
+
 def test_a_request_that_is_aborted_after_it_gave_its_blocks_back_is_not_fed():
     runtime, request, recorder = a_request_that_waits()
     request.blocks, request.finish_reason = [], "abort"  # preempted before

@@ -98,7 +98,7 @@ class DraftModelRuntime:
         if sequence is None:
             return
         self.ended[request.id] = sequence
-        if request.finish_reason == "abort":  # no step comes in which it ends
+        if request.finish_reason == "abort" and request.hashes:  # no step comes in which it ends
             self.complete([self.feeds.idle(sequence, len(sequence.blocks) if sequence.holds_blocks else 0)])
 
     # --- committed tokens ---------------------------------------------------------------------------

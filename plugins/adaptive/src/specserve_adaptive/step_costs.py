@@ -35,8 +35,8 @@ USUAL_ERRORS, WINDOW, LIKE_THIS = 4.0, 5, 0.3
 """A step that is off by more than this many usual errors is an outlier, and counts as being off by no more, unless
 most of the steps in the window were off in the same direction by at least this share of it."""
 MANY_DRAFTED = 16
-"""After so many steps with draft tokens in a row plain ones are learned anew: what was known of them is of another
-time, and drafting was decided by it."""
+"""After so many steps with draft tokens in a row, of those that teach what they take, plain ones are learned anew: what
+was known of them is of another time, and drafting was decided by it."""
 LEAST_OF_TABLE = 0.3
 """Draft tokens' rows take at least this share of what the table says: rows of many requests may cost less than the
 rows of one request that the table was measured with."""
