@@ -1,7 +1,8 @@
-"""Train the demo model's five draft models: an EAGLE-3, an EAGLE, an MTP and a DSpark head, and a stand-alone model.
+"""Train the demo model's draft models: an EAGLE-3, an EAGLE, an MTP and a DSpark head, a stand-alone model, and a draft
+adapter.
 
 Run: `python train_heads.py OUTPUT_DIR [--minutes 60] [--only eagle3 mtp] [--resume]`, with specserve-plugin-eagle
-installed. Writes OUTPUT_DIR/{eagle3,eagle,mtp,standalone,dspark}/ and prints what each accepts on the files that the
+installed. Writes OUTPUT_DIR/{eagle3,eagle,mtp,standalone,dspark,uno}/ and prints what each accepts on the files that the
 demo model was not trained on.
 
 Owns the draft models' numbers; the split of the corpus is `corpus`'s, the training is the plugin's.
@@ -32,6 +33,7 @@ RECIPES: dict[str, dict[str, int | str]] = {
     "mtp": {},
     "standalone": {"layers": 2, "hidden_size": 128},
     "dspark": {"layers": 1, "heads": 8, "kv_heads": 8, "markov": "rnn", "markov_rank": 34, "anchors": 128, "batch": 4},
+    "uno": {"rank": 32, "batch": 4, "reuse": 4},
 }
 
 

@@ -2,50 +2,20 @@
 
 from __future__ import annotations
 
-import sysconfig
-import zlib
 from functools import cache
-from pathlib import Path
 
 import pytest
 
 from covering import covering
+from held_out_requests import requests
 from specserve.models.locate import locate_model
-from specserve.text.tokenizer import HfTokenizer
-from specserve.types import GenerateRequest, SamplingParams
 from specserve_eagle.card import read_card
 from specserve_workbench.testing.engines import make_engine, run_requests, verify_everything
 
-NUM_PROMPTS, PROMPT_LEN = 6, 300
 LEAST = {"demo-eagle3": (1.9, 1.6), "demo-mtp": (1.7, 1.5), "demo-eagle": (1.5, 1.3), "demo-standalone": (1.5, 1.4)}
 LEAST["demo-dspark"] = (1.7, 1.5)
 """Mean acceptance length of drafts of three tokens, greedy and at temperature 0.8. Greedy text of a small model repeats
 itself, which is easier to draft."""
-
-
-@cache
-def held_out_prompts():
-    """From files of the standard library that `demo/corpus.py` holds out, one each."""
-    tokenizer = HfTokenizer.from_dir(locate_model("demo"))
-    found = []
-    for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
-        if zlib.crc32(path.name.encode()) % 20 == 0:
-            ids = tokenizer.encode(path.read_text(encoding="utf-8"))
-            if len(ids) > PROMPT_LEN:
-                found.append(tuple(ids[:PROMPT_LEN]))
-    assert len(found) >= 3
-    return found[:NUM_PROMPTS]
-
-
-def requests(temperature):
-    params = [
-        SamplingParams(max_tokens=100, temperature=temperature, seed=i, ignore_eos=True)
-        for i in range(len(held_out_prompts()))
-    ]
-    return [
-        GenerateRequest(request_id=str(i), prompt_token_ids=prompt, params=each)
-        for i, (prompt, each) in enumerate(zip(held_out_prompts(), params, strict=True))
-    ]
 
 
 @cache

@@ -10,6 +10,7 @@ from uno_engines import Witness, mixed_requests, uno_engine
 
 from draft_adapters import BLOCK, UNO_CONFIG, write_draft_adapter
 from specserve.errors import ConfigError
+from specserve_lora.uno.options import UnoOptions, directory_of
 from specserve_server.cli import main
 from specserve_workbench.testing.engines import make_engine, run_requests
 from specserve_workbench.testing.requests import TOY_VOCAB
@@ -27,8 +28,26 @@ def test_a_path_without_an_adapter_is_told_before_the_model_is_loaded(tmp_path):
         (tmp_path / "nowhere", "there is no directory"),
         (tmp_path, "there is no file .*adapter_config"),
     ):
-        with pytest.raises(ConfigError, match=rf"uno\.adapter: {what}"):
+        with pytest.raises(ConfigError, match=rf"uno\.adapter = .*: {what}"):
             uno_engine(tmp_path / "no model either", path)
+
+
+def test_an_adapter_is_found_by_the_name_that_a_package_offers():
+    with directory_of("demo-uno").open("adapter_config.json") as file:
+        assert b"uno_config" in file.read()
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("demo-unno", r"uno\.adapter = 'demo-unno': there is no directory 'demo-unno'.* No installed package offers"),
+        ("demo-eagle3", r"uno\.adapter = 'demo-eagle3': there is no file .*adapter_config\.json(?!.*offers)"),
+        ("./demo-uno", r"uno\.adapter = '\./demo-uno': there is no directory"),
+    ],
+)
+def test_a_name_that_is_no_adapter_is_told_as_it_was_given(name, said):
+    with pytest.raises(ConfigError, match=said):
+        UnoOptions(adapter=name)
 
 
 STATED = {

@@ -37,8 +37,8 @@ class DrafterNeeds(msgspec.Struct, frozen=True, kw_only=True):
     logits: bool = False
     """Reads `ForwardOutput.logits`: it proposes before drafters with passes of their own, which may overwrite them."""
     every_step: bool = False
-    """Observes every step: `observe_step` is called after steps for which nobody wants a draft. For drafters that learn from
-    what was committed. Where hidden layers, layers or logits are stated it is so anyway."""
+    """Observes every step: `observe_step` is called after steps for which nobody wants a draft. For drafters that learn
+    from what was committed. Where hidden layers, layers or logits are stated it is so anyway."""
 
 
 class Drafter(ABC):

@@ -15,6 +15,7 @@ from specserve_lora.adapter_dir import CONFIG, WEIGHTS, AdapterDir, unconfined_d
 MAX_DRAFT_TOKENS = 64
 LEAST_END = 2
 """Of `mask_token_id`: there is one random token at least."""
+NOT_OFFERED = " No installed package offers the name either."
 OF_REPOSITORY = "adapter"
 """The folder of published repositories that has the adapter."""
 
@@ -43,22 +44,23 @@ class UnoOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 def directory_of(path: str) -> AdapterDir:
     """Raises ConfigError where the adapter's files are not there."""
-    path = offered(path)
+    found = offered(path) or path
     try:
-        inner = expand_user(path) / OF_REPOSITORY
+        inner = expand_user(found) / OF_REPOSITORY
         has_inner = not (inner.parent / CONFIG).exists() and (inner / CONFIG).exists()
-        directory = unconfined_dir(str(Path(path) / OF_REPOSITORY) if has_inner else path)
+        directory = unconfined_dir(str(Path(found) / OF_REPOSITORY) if has_inner else found)
         for file in (CONFIG, WEIGHTS):
             directory.open(file).close()
     except RequestError as error:
-        raise ConfigError(f"uno.adapter: {error}") from None
+        raise ConfigError(f"uno.adapter = {path!r}: {error}{'' if found != path else NOT_OFFERED}") from None
     return directory
 
 
-def offered(name: str) -> str:
-    """The directory that an installed package offers by this name; else the name, which is a path."""
+def offered(name: str) -> str | None:
+    """The directory that an installed package offers by this name, which wins over one of that name that lies here, as
+    with models; None where the name is a path."""
     try:
         found = None if "/" in name else locate_on_disk(name)
     except ModelError:
-        return name
-    return name if found is None else str(found)
+        return None
+    return None if found is None else str(found)
