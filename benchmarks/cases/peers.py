@@ -18,7 +18,7 @@ from benchmarks.lib.shapes import MODEL_HELP, model_directory
 from benchmarks.lib.timing import alternate, spread
 from benchmarks.lib.workload import DTYPE, MANY, MODEL, NUM_TOKENS, PROMPT_LEN
 from benchmarks.peers.engine_process import CrashedError
-from benchmarks.peers.engines import SPECSERVE, TARGETS, Engine, Settings, installed, make_engines
+from benchmarks.peers.engines import SPECSERVE, TARGETS, Engine, Settings, installed, make_engines, target_of
 from benchmarks.peers.exports import OPENVINO_FORMATS
 from benchmarks.peers.make_peers import PEERS
 from benchmarks.peers.workloads import MODES, WORKLOADS, Row, Workload, rows_of
@@ -146,7 +146,7 @@ def cell(one: Measured, name: str) -> str:
 def checks(one: Measured, peers: list[str]) -> Iterator[Check]:
     for name in peers:
         if not math.isnan(one.ratio(name)):
-            yield Check(f"{one.row.name}, {SPECSERVE} / {name}", one.ratio(name), TARGETS[name], False, "x")
+            yield Check(f"{one.row.name}, {SPECSERVE} / {name}", one.ratio(name), target_of(name, one.row.num_requests), False, "x")
 
 
 def versions(name: str) -> str:

@@ -30,8 +30,17 @@ WORKERS = Path(__file__).parent / "workers"
 SPECSERVE = "specserve"
 TARGETS = {"vllm": 3.0, "openvino": 1.5, "llamacpp": 1.0}
 """By peer: the least ratio of specserve's throughput to the peer's."""
+OF_MANY = {"vllm": {8: 2.5, 32: 2.0}}
+"""The same where at least so many requests run at once: the more do, the nearer both are to what the cores and the
+memory can do."""
 MAX_LEN = PROMPT_LEN + NUM_TOKENS + 32
 """With room for the draft tokens of the last step."""
+
+
+def target_of(peer: str, num_requests: int) -> float:
+    """The least ratio with so many requests at once."""
+    ratios = [ratio for count, ratio in OF_MANY.get(peer, {}).items() if num_requests >= count]
+    return min(ratios, default=TARGETS[peer])
 
 
 class Engine(Protocol):
