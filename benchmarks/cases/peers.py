@@ -146,7 +146,8 @@ def cell(one: Measured, name: str) -> str:
 def checks(one: Measured, peers: list[str]) -> Iterator[Check]:
     for name in peers:
         if not math.isnan(one.ratio(name)):
-            yield Check(f"{one.row.name}, {SPECSERVE} / {name}", one.ratio(name), target_of(name, one.row.num_requests), False, "x")
+            target = target_of(name, one.row.num_requests)
+            yield Check(f"{one.row.name}, {SPECSERVE} / {name}", one.ratio(name), target, False, "x")
 
 
 def versions(name: str) -> str:
