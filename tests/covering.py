@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 Cell = tuple[object, ...]
+Values = tuple[tuple[int, ...], tuple[str, ...]]
+"""A group of names, by their numbers, and the value of each."""
 
 
 def covering(*meet: tuple[str, ...], indirect: Sequence[str] = (), **axes: Iterable[object]) -> pytest.MarkDecorator:
@@ -30,7 +32,8 @@ def covering_cells(
     """Parametrises a test with these cells, each of a value for each name.
 
     `make test` runs so many of them that each value occurs, and for each of `meet`, some of the names, each combination
-    of their values that a cell has; the others are sweeps. Values are used about equally often.
+    of their values that a cell has; the others are sweeps. What meets, or each value where nothing must, is used about
+    equally often.
     """
     groups = [tuple(names.index(name) for name in group) for group in (*meet, *([name] for name in names))]
     chosen = chosen_cells([list(map(repr, cell)) for cell in cells], groups)
@@ -43,18 +46,20 @@ def covering_cells(
 
 def chosen_cells(cells: list[list[str]], groups: list[tuple[int, ...]]) -> set[int]:
     """Numbers of the cells that together have what all cells have of each group; found greedily."""
-    has = [{(group, *(cell[i] for i in group)) for group in groups} for cell in cells]
-    missing, used, chosen = set().union(*has), Counter[tuple[int, str]](), set[int]()
+    has = [values_of(cell, groups) for cell in cells]
+    meeting = [group for group in groups if len(group) > 1] or groups
+    meets = [values_of(cell, meeting) for cell in cells]
+    missing, used, chosen = set().union(*has), Counter[Values](), set[int]()
     while missing:
-        best = max(range(len(cells)), key=lambda n: (len(has[n] & missing), -uses(cells[n], used), -n))
+        best = max(range(len(cells)), key=lambda n: (len(has[n] & missing), -sum(used[m] for m in meets[n]), -n))
         chosen.add(best)
         missing -= has[best]
-        used.update(enumerate(cells[best]))
+        used.update(meets[best])
     return chosen
 
 
-def uses(cell: list[str], used: Counter[tuple[int, str]]) -> int:
-    return sum(used[place] for place in enumerate(cell))
+def values_of(cell: list[str], groups: list[tuple[int, ...]]) -> set[Values]:
+    return {(group, tuple(cell[i] for i in group)) for group in groups}
 
 
 def name_of(value: object) -> str:

@@ -28,7 +28,12 @@ def test_pairwise_each_two_values_of_different_axes_meet():
     _, run = cells(pairwise(**AXES))
     for a, b in combinations(range(len(AXES)), 2):
         assert {(cell[a], cell[b]) for cell in run} == set(product(*([*AXES.values()][axis] for axis in (a, b))))
-    assert len(run) < 7 * 4 * 2
+    assert len(run) == 7 * 4, "as many as two of the axes have alone"
+
+
+def test_pairwise_takes_few_cells_where_axes_are_equally_long():
+    _, run = cells(pairwise(a=range(3), b=range(3), c=range(3), d=range(3)))
+    assert len(run) <= 12, "nine are the least"
 
 
 def test_each_value_occurs_about_equally_often():
