@@ -94,7 +94,7 @@ def test_the_noise_is_that_of_the_core(isa):
         assert torch.equal(part, native[:77])
 
 
-@pairwise(isa=WHOLE_SETS, vocab_size=VOCABS, threads=[1, 2])
+@covering(("isa", "vocab_size", "threads"), isa=WHOLE_SETS, vocab_size=VOCABS, threads=[1, 2])
 def test_of_equal_maxima_the_lowest_id_wins(isa, vocab_size, threads):
     x = torch.randint(0, 3, (40, vocab_size), generator=torch.Generator().manual_seed(1)).float()
     x[0], x[1], x[2] = 0.0, -math.inf, -0.0

@@ -9,7 +9,7 @@ import torch
 from coded_checkpoints import MIXED, CodedWeights, format_plugin, formats, write_coded, write_dense
 from coded_forms import FORMS, Form, Numbers
 
-from covering import covering, pairwise
+from covering import covering
 from specserve.kernels.torch_kernels import TorchKernels
 from specserve.models.loader import ModelLoader, load_model
 from specserve.protocols.quantised import PackedRows
@@ -35,7 +35,7 @@ EMBEDDINGS: dict[str, Form] = {
     "groups that no kernel has": Form(tuple(range(16)), 24, Numbers(torch.float16), Numbers(torch.float16)),
 }
 KERNELS = ("torch", "cpu")
-each_form = pairwise(embedding=EMBEDDINGS, tied=[False, True], kernels=KERNELS)
+each_form = covering(("embedding", "tied", "kernels"), embedding=EMBEDDINGS, tied=[False, True], kernels=KERNELS)
 IDS = torch.tensor([0, 319, 7, 7, 160, 159, 161])
 
 
