@@ -6,7 +6,8 @@ import re
 
 from emulated import NEWEST, python
 
-PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist")
+PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not gpu")
+"""Sweeps too: nothing else runs them on ARM."""
 KERNELS = {
     "linear": "output_does_not_depend or not_a_number or strided",
     "rowwise": "activation_of_extreme_gates or strided or norm_is_near_float64",
@@ -25,4 +26,4 @@ def test_tests_of_the_kernels_pass_in_a_python_for_aarch64() -> None:
     said = python(NEWEST, *PYTEST, *files, "-k", chosen, seconds=3600)
     passed = re.search(r"(\d+) passed", said)
     assert passed, said
-    assert int(passed[1]) >= 60, said
+    assert int(passed[1]) >= 350, "about 500 are chosen, a fifth fewer where qemu lacks bfloat16\n" + said
