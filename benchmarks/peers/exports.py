@@ -30,14 +30,15 @@ class Export(NamedTuple):
     """Of the format."""
     command: Callable[[Path, Path], Sequence[str | Path]]
     """That writes the source's export into a folder."""
+    reads: Path | None = None
+    """Another model that the export depends on."""
 
     def folder(self) -> Path:
         """Raises CrashedError."""
         source = locate_model(self.model).resolve()
         target = PEERS / "models" / f"{Path(self.model).name or source.name}-{self.name}"
         stamp = target / "source.txt"
-        files = sorted(source.glob("*.safetensors"))
-        wanted = "\n".join([str(source), *(f"{file.name} {file.stat().st_mtime}" for file in files)])
+        wanted = state_of(source) if self.reads is None else f"{state_of(source)}\n{state_of(self.reads)}"
         if not stamp.exists() or stamp.read_text(encoding="utf-8") != wanted:
             print(f"== exporting {source} to {target}", flush=True)
             self.make(source, target)
@@ -55,6 +56,12 @@ class Export(NamedTuple):
             raise CrashedError(last_error(log) or f"the export failed: {log}")
 
 
+def state_of(folder: Path) -> str:
+    """Another one as soon as a file of the model is."""
+    files = sorted([*folder.glob("*.safetensors"), *folder.glob("*.json")])
+    return "\n".join([str(folder), *(f"{file.name} {file.stat().st_mtime}" for file in files)])
+
+
 def openvino_export(model: str, weights: str) -> Path:
     kind = OPENVINO_FORMATS[weights]
     command = PEERS / "openvino" / "bin" / "optimum-cli"
@@ -70,12 +77,13 @@ def gguf_export(model: str, weights: str, sources: Path | None = None) -> Path:
     return gguf_file(model, GGUF_FORMATS[weights], sources=sources)
 
 
-def gguf_file(model: str, kind: str, *more: str, sources: Path | None = None) -> Path:
-    """more: further arguments of `llamacpp_export`."""
+def gguf_file(model: str, kind: str, *, target: Path | None = None, sources: Path | None = None) -> Path:
+    """target: the directory of the model that a draft head is for."""
     python = Path(sys.executable) if sources else PEERS / "llamacpp" / "bin" / "python"
     program = (python, GGUF_EXPORT, sources or next((PEERS / "llamacpp" / "sources").glob("*/llama.cpp")))
     file = f"model-{kind}.gguf"
-    return Export(model, kind, lambda source, target: (*program, source, target / file, kind, *more)).folder() / file
+    more = () if target is None else (target,)
+    return Export(model, kind, lambda source, to: (*program, source, to / file, kind, *more), target).folder() / file
 
 
 def clean_environment() -> dict[str, str]:
