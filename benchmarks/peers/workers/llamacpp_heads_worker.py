@@ -27,7 +27,7 @@ def load(setup: HeadSetup) -> Callable[[Job], Iterator[Reply]]:
         outputs, steps = [], []
         for prompt in job["prompts"]:
             body = {"prompt": prompt, "n_predict": job["num_tokens"], "top_k": 1, "temperature": 0.0}
-            reply = ask(url, {**body, "cache_prompt": False, "return_tokens": True})
+            reply = ask(url, {**body, "ignore_eos": True, "cache_prompt": False, "return_tokens": True})
             outputs.append(reply["tokens"])
             # Each step gives its accepted draft tokens and one more; the first token is the prompt's.
             steps.append(len(reply["tokens"]) - 1 - reply["timings"].get("draft_n_accepted", 0))

@@ -33,7 +33,7 @@ def load(setup: HeadSetup) -> Callable[[Job], Iterator[Reply]]:
         return sum(metric.value for metric in llm.get_metrics() if metric.name == "vllm:spec_decode_num_drafts")
 
     def answer(job: Job) -> Iterator[Reply]:
-        params = SamplingParams(temperature=0.0, max_tokens=job["num_tokens"], detokenize=False)
+        params = SamplingParams(temperature=0.0, max_tokens=job["num_tokens"], ignore_eos=True, detokenize=False)
         outputs, steps = [], []
         for prompt in job["prompts"]:
             before = drafts()
