@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from benchmarks.lib.forwards import BLOCK_SIZE, batch_of, engine_of, kv_bytes, paged_attention, weight_bytes
+from benchmarks.lib.forwards import (
+    BLOCK_SIZE,
+    batch_of,
+    engine_of,
+    kv_bytes,
+    paged_attention,
+    weight_bytes,
+    write_cache,
+)
 from benchmarks.lib.line_fit import Line, fit, largest_deviation, ratios_to_line
 from benchmarks.lib.plot import Panel, Series, require_matplotlib, save_plot
 from benchmarks.lib.report import Options, Result
@@ -122,7 +130,7 @@ def make_engine(options: Options, shapes: list[tuple[int, int]]) -> Assembled:
     )
     cache = assembled.engine.parts.cache
     assert cache.num_blocks * cache.block_size >= tokens
-    cache.data.zero_()  # untouched memory maps to one page of zeros, which stays in the CPU caches
+    write_cache(assembled)
     return assembled
 
 

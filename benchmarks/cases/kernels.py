@@ -22,6 +22,7 @@ from benchmarks.lib.forwards import (
     median_seconds,
     paged_attention,
     weight_bytes,
+    write_cache,
 )
 from benchmarks.lib.prefill import LENGTH, CausalAttention, UntiledKernels, cache_for, prefill, spec_for
 from benchmarks.lib.report import Check, Options, Result
@@ -56,6 +57,7 @@ def run(options: Options) -> Result:
     parser.add_argument("--model", default=MODEL, help=MODEL_HELP)
     name = parser.parse_args(options.rest).model
     assembled = engine_of(name, options)
+    write_cache(assembled)
     model = assembled.engine.runner.model
     variants = forward(assembled, options) | steps(name, options) | attention(assembled, options)
     variants |= prefills(name, assembled, options)
@@ -174,7 +176,7 @@ def attention(assembled: Assembled, options: Options) -> Variants:
 def contiguous_attention(model: ServedModel, count: int, context: int) -> Callable[[], None]:
     q = torch.ones((count, model.num_heads, 1, model.head_dim), dtype=model.dtype)
     shape = (model.num_layers, 2, count, model.num_kv_heads, context, model.head_dim)
-    cache = torch.zeros(shape, dtype=model.dtype)
+    cache = torch.ones(shape, dtype=model.dtype)
 
     def attend() -> None:
         for keys, values in cache:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from benchmarks.lib import accepted_drafts
-from benchmarks.lib.forwards import engine_of
+from benchmarks.lib.forwards import engine_of, write_cache
 from benchmarks.lib.mixers import mixing
 from benchmarks.lib.recurrent_steps import Step
 from benchmarks.lib.report import Check, Options, Result, aligned
@@ -89,10 +89,12 @@ def run(options: Options) -> Result:
 def steps(name: str, options: Options) -> tuple[Variants, Variants]:
     """Forward passes, as the engine makes them and in pieces; and two steps in a row, the first of which has drafts
     that are rejected, or as many committed tokens."""
-    engine = engine_of(
+    assembled = engine_of(
         name, options, max_num_batched_tokens=PROMPT, max_model_len=PROMPT + 100, max_num_seqs=COUNTS[-1],
         plugins=("ngram",),
-    ).engine  # fmt: skip
+    )  # fmt: skip
+    write_cache(assembled)
+    engine = assembled.engine
     attention, served, model = engine.runner.attention, engine.runner.passes, engine.runner.model
     assert isinstance(model, DecoderModel), "a family of the engine's own"
     pieces = TiledPass(model, attention, model.kernels.row_tile)

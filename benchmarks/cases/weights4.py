@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from benchmarks.cases.kernels import plain_read
 from benchmarks.cases.peers import measure_row
 from benchmarks.cases.weights import LOSS_TARGET, WINDOW, loss
-from benchmarks.lib.forwards import batch_of, median_seconds
+from benchmarks.lib.forwards import batch_of, median_seconds, write_cache
 from benchmarks.lib.report import Check, Options, Result
 from benchmarks.lib.timing import alternate, medians, spread
 from benchmarks.lib.workload import DTYPE, demo_engine, held_out_prompts, prompts
@@ -169,7 +169,9 @@ def row_of(cell: Cell, num_jobs: int, tokenizer: HfTokenizer) -> Row:
 def step_seconds(file: Path, options: Options, rounds: int) -> dict[str, float]:
     """Of a step of one row, of one that verifies VERIFIED rows of one request, and of reading the file's bytes from
     memory: a step reads all weights, and the embedding where it is the output head, too."""
-    runner = demo_engine(options, model=str(file), kv_memory="256M", dtype=DTYPE).engine.runner
+    assembled = demo_engine(options, model=str(file), kv_memory="256M", dtype=DTYPE)
+    write_cache(assembled)
+    runner = assembled.engine.runner
     steps: Variants = {
         name: partial(median_seconds, partial(runner.forward, batch_of(1, CONTEXT, rows)))
         for name, rows in (("one", 1), ("verify", VERIFIED))

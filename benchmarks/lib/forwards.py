@@ -1,6 +1,7 @@
 """Forward passes and attention calls of chosen shapes: number of requests, context length, rows per request.
 
-Keys and values are zeros or left over from earlier passes; the cost of a pass does not depend on their values.
+Keys and values are those of `write_cache` or left over from earlier passes; the cost of a pass does not depend on their
+values, but on their pages having been written.
 """
 
 from __future__ import annotations
@@ -33,6 +34,11 @@ BLOCK_SIZE = 16
 def engine_of(model: str, options: Options, **overrides: Any) -> Assembled:
     """The engine on this model; `overrides` are fields of EngineConfig."""
     return demo_engine(options, model=str(model_directory(model)), kv_memory="2G", **overrides)
+
+
+def write_cache(assembled: Assembled) -> None:
+    """Pages of memory that were never written are all one page of zeros, which is read from the processor's caches."""
+    assembled.engine.parts.cache.data.fill_(1)
 
 
 def batch_of(num_requests: int, context: int, rows: int = 1) -> Batch:
