@@ -130,3 +130,18 @@ def test_as_much_is_accepted_as_by_a_plain_loop_and_more_of_an_assistant_that_is
         assert counts[assistant.name] == tuple(map(sum, zip(*loops, strict=True)))
     assert counts["good"][0] > 0.7 * counts["good"][1]
     assert counts["random"][0] < 0.2 * counts["random"][1]
+
+
+def test_nothing_is_kept_of_a_step_whose_draft_is_made_or_has_failed(target, tmp_path, monkeypatch):
+    """Requests may end in the next one, and a plan of their keys is valid in one step alone."""
+    engine = eagle_engine(target, write_assistant(tmp_path, target), steps=STEPS, dtype="float32")
+    passes, planned = drafter_of(engine).passes, []
+    plan = passes.reader.plan
+    monkeypatch.setattr(passes.reader, "plan", lambda requests: planned.append(requests) or plan(requests))
+    run_requests(engine, [toy_request("made", PROMPTS[0], max_tokens=4, ignore_eos=True)])
+    assert planned
+    assert passes.queries is None
+    monkeypatch.setattr(passes, "logits", lambda x: 1 / 0)
+    run = run_requests(engine, [toy_request("failed", PROMPTS[0], max_tokens=4, ignore_eos=True)])
+    assert run.metrics.drafter_faults
+    assert passes.queries is None

@@ -74,13 +74,16 @@ class AssistantDrafter(WatchedDrafter):
     def fill(self, drafts: Sequence[Growing], hidden: Tensor, rows: Sequence[int]) -> None:
         """hidden: of the target's last layer; rows: those of the drafts' requests."""
         assert self.passes is not None
-        states = self.passes.from_target(hidden.index_select(0, to_device(rows, hidden.device)))
-        self.depth.ahead(drafts)
-        first = self.step(drafts, states)
-        for draft, tokens in zip(drafts, first.tokens, strict=True):
-            draft.grow([tokens])
-        self.pass_seconds = grow_levels(drafts, first.hidden, self.depth, self.step)
-        self.depth.end(drafts)
+        try:
+            states = self.passes.from_target(hidden.index_select(0, to_device(rows, hidden.device)))
+            self.depth.ahead(drafts)
+            first = self.step(drafts, states)
+            for draft, tokens in zip(drafts, first.tokens, strict=True):
+                draft.grow([tokens])
+            self.pass_seconds = grow_levels(drafts, first.hidden, self.depth, self.step)
+            self.depth.end(drafts)
+        finally:
+            self.passes.forget()
 
     def step(self, drafts: Sequence[Growing], hidden: Tensor | None) -> DraftStep:
         """A pass over the newest levels."""

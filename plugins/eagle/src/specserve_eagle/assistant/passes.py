@@ -48,8 +48,7 @@ class AssistantPass:
         """Of the latest pass: the next one of the same step has mostly the same."""
 
     def from_target(self, hidden: Tensor) -> Tensor:
-        """[n, T], the last layer's output -> what `step` reads. A step begins with this."""
-        self.queries = None
+        """[n, T], the last layer's output -> what `step` reads. A step begins with this, and ends with `forget`."""
         return self.in_tiles(lambda rows: self.target.normed(rows, self.target.final_norm), hidden)
 
     def step(self, rows: Sequence[ScoredRow], hidden: Tensor, count: int) -> DraftStep:
@@ -68,6 +67,10 @@ class AssistantPass:
             known = Queries(requests, self.decoder.rotations(positions), self.reader.plan(requests))
             self.queries = known
         return known
+
+    def forget(self) -> None:
+        """Keep nothing of a step's requests: they may end, and plans of their keys are valid in that step alone."""
+        self.queries = None
 
     def layers(self, x: Tensor, at: Queries) -> Tensor:
         """[n, H] -> the last layer's output."""
