@@ -120,6 +120,23 @@ def test_layers_that_do_not_fit_are_named(target, loaded, tmp_path, inner, messa
     refused(path, loaded, message)
 
 
+def test_a_key_that_is_absent_has_its_published_value_or_is_named(target, loaded, tmp_path):
+    """Each of them. Gemma 4's own defaults fit no toy, but for the number of layers that share keys."""
+    path = write_assistant(tmp_path, target)
+    raw = json.loads((path / "config.json").read_text())
+    told = {}
+    for key in raw["text_config"]:
+        text = {other: value for other, value in raw["text_config"].items() if other != key}
+        (path / "config.json").write_text(json.dumps(raw | {"text_config": text}))
+        try:
+            load_assistant(path, loaded)
+        except ModelError as error:
+            told[key] = str(error)
+    assert "num_kv_shared_layers" not in told
+    assert {"hidden_size", "intermediate_size", "num_hidden_layers", "vocab_size"} <= told.keys()
+    assert "num_hidden_layers" in told["num_hidden_layers"]
+
+
 def test_a_target_without_layers_of_a_kind_is_refused(tmp_path):
     target = write_gemma4(tmp_path / "target", layer_types=[FULL] * 5)
     loaded = load_model(target, kernels=TorchKernels())

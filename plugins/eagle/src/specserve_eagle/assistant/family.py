@@ -47,7 +47,7 @@ class AssistantLayers(Gemma4):
             raise ModelError(
                 f"{where}: an assistant has no {found}; got text_config.{found} = {raw[found]!r}. Correct the file."
             )
-        if raw[SHARED] not in (0, raw["num_hidden_layers"]):
+        if raw.get(SHARED, 0) not in (0, raw["num_hidden_layers"]):
             raise ModelError(
                 f"{where}: all layers of an assistant ({raw['num_hidden_layers']}) read the target's keys and values; "
                 f"got text_config.{SHARED} = {raw[SHARED]!r}. Correct the file."
