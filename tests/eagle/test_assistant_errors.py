@@ -137,6 +137,13 @@ def test_a_key_that_is_absent_has_its_published_value_or_is_named(target, loaded
     assert "num_hidden_layers" in told["num_hidden_layers"]
 
 
+@pytest.mark.parametrize("window", [2**31 - 1, 2**31, 2**63])
+def test_a_window_beyond_every_context_is_as_wide_as_the_longest(target, loaded, tmp_path, window):
+    """Kernels count keys in 32 bits."""
+    keys = load_assistant(write_assistant(tmp_path, target, inner={"sliding_window": window}), loaded).keys
+    assert keys.sliding_windows == (loaded.max_model_len, None, None)
+
+
 def test_a_target_without_layers_of_a_kind_is_refused(tmp_path):
     target = write_gemma4(tmp_path / "target", layer_types=[FULL] * 5)
     loaded = load_model(target, kernels=TorchKernels())

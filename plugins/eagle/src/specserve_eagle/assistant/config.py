@@ -81,8 +81,9 @@ def check_target(layers: ModelConfig, backbone: int, target: DecoderModel, where
 
 def keys_of(layers: ModelConfig, target: DecoderModel, where: str) -> TargetKeys:
     """Each layer reads the last of the target's layers that has keys and values of its own and is of its kind. As in
-    transformers, a layer with a window sees one key more than its file says: the query's own position has none."""
-    windows, sources = layers.sliding_windows, []
+    transformers, a layer with a window sees one key more than its file says: the query's own position has none. A
+    window wider than the longest context hides nothing, and may be too large a number for a kernel."""
+    windows, longest, sources = layers.sliding_windows, target.max_model_len, []
     for layer, window in enumerate(windows):
         kind = "without a window" if window is None else "with a window"
         alike = (each for each in target.cache_layers if each not in target.kv_sources)
@@ -103,7 +104,7 @@ def keys_of(layers: ModelConfig, target: DecoderModel, where: str) -> TargetKeys
         num_heads=layers.num_heads,
         scale=1.0,
         sources=tuple(sources),
-        sliding_windows=tuple(None if window is None else window + 1 for window in windows),
+        sliding_windows=tuple(None if window is None else min(window + 1, longest) for window in windows),
     )
 
 
