@@ -96,6 +96,19 @@ def test_a_head_by_its_path_is_told_beside_any_target(tmp_path):
     assert "where TARGET is the model that it was trained for" in message
 
 
+@pytest.mark.parametrize("named", [
+    {"architectures": ["Gemma4AssistantForCausalLM"]},
+    {"architectures": [], "model_type": "gemma4_unified_assistant"},
+], ids=str)  # fmt: skip
+def test_an_assistant_says_that_it_drafts_and_how_it_is_served(tmp_path, named):
+    write_files(tmp_path, text_config={"model_type": "gemma4_text"}, **named)
+    message = refused(tmp_path)
+    assert "is an assistant, a draft model that reads the keys and values of another model, and is no model" in message
+    assert f"Run: specserve serve TARGET --plugin eagle --set eagle.model={tmp_path}, where TARGET is" in message
+    with pytest.raises(ModelError, match="is an assistant, a draft model"):
+        read_config(tmp_path)
+
+
 def test_a_stand_alone_draft_model_is_a_model():
     assert locate_target("demo-standalone") == locate_model("demo-standalone")
 

@@ -1,7 +1,7 @@
 """Directories that hold something else than a model that generates text: named for what they are, with what to do.
 
-A draft head or an adapter has a place beside a model; other formats and other kinds of models have none. Reads file
-names, config.json and the headers of weights; knows nothing about which architectures are supported.
+A draft head, an assistant or an adapter has a place beside a model; other formats and other kinds of models have none.
+Reads file names, config.json and the headers of weights; knows nothing about which architectures are supported.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from specserve.model_files import RawJson
 
 HEAD_ARCHITECTURES = ("eagle", "nextn", "mtp", "medusa", "hydra", "speculator", "dflash", "dspark")
+ASSISTANT_ENDINGS = ("AssistantForCausalLM", "_assistant")
+"""How the classes and model types of draft models end that read a target's keys and values, such as Gemma 4's."""
 HEAD_PARTS = ("fc.", "midlayer.", "eh_proj.", "mtp_layers.", "mtp.", "d2t", "medusa_head.")
 """How tensors begin that only heads have, without `model.` and the layer's number."""
 SERVED_NORMS = frozenset(f"{prefix}norm.weight" for prefix in ("model.", *PREFIXES))
@@ -63,10 +65,9 @@ def other_kind(path: Path, name: str, target: str = "TARGET") -> str:
     if not (path / "config.json").exists():
         return next(without_config(path), "")
     raw = read_json(path / "config.json")
-    if is_head(path, raw):
+    if kind := draft_kind(path, raw):
         return (
-            "a draft head, which proposes tokens for another model and is no model by itself. "
-            f"Run: specserve serve {target} --plugin eagle --set eagle.model={name}"
+            f"{kind} and is no model by itself. Run: specserve serve {target} --plugin eagle --set eagle.model={name}"
             f"{', where TARGET is the model that it was trained for' if target == 'TARGET' else ''}."
         )
     if any((path / file).exists() for file in EMBEDDING_FILES):
@@ -88,6 +89,18 @@ def adapter(path: Path, name: str) -> str:
         f"a LoRA adapter and not a whole model. Run: specserve serve {base} --plugin lora --set "
         f"lora.adapters.NAME={name}; or merge it: {RECIPES}."
     )
+
+
+def draft_kind(path: Path, raw: RawJson) -> str:
+    """What drafts for another model; empty where it does not."""
+    if is_assistant(raw):
+        return "an assistant, a draft model that reads the keys and values of another model,"
+    return "a draft head, which proposes tokens for another model" if is_head(path, raw) else ""
+
+
+def is_assistant(raw: RawJson) -> bool:
+    named = [*(raw.get("architectures") or []), raw.get("model_type")]
+    return any(isinstance(each, str) and each.endswith(ASSISTANT_ENDINGS) for each in named)
 
 
 def is_head(path: Path, raw: RawJson) -> bool:
