@@ -18,6 +18,7 @@ from specserve.models.loader import load_model
 from specserve.models.served_model import ServedModel
 from specserve_eagle.assistant.load import load_assistant
 from specserve_eagle.checkpoints import read_head_config
+from specserve_eagle.cli import main
 from specserve_eagle.load import drafter_at
 from specserve_eagle.options import EagleOptions
 from specserve_workbench.testing.engines import make_engine
@@ -187,6 +188,15 @@ def test_a_target_that_a_library_serves_is_refused(target, tmp_path):
 
 
 def test_an_assistant_is_not_read_as_a_head(target, loaded, tmp_path):
-    """As `specserve-eagle eval` would."""
     with pytest.raises(ModelError, match=r"is an assistant.* neither trained nor measured"):
         read_head_config(write_assistant(tmp_path, target), loaded.config)
+
+
+def test_an_evaluation_of_an_assistant_is_refused_before_its_target_is_loaded(target, tmp_path, capsys):
+    """That one would be refused, too, and another target be no help."""
+    path = write_assistant(tmp_path / "assistant", target)
+    (tmp_path / "text.txt").write_text("held out")
+    args = ["--target", str(target), "--head", str(path), "--data", str(tmp_path / "text.txt"), "--threads", "1"]
+    assert main(["eval", *args]) == 2
+    assert f"{path} is an assistant" in (told := capsys.readouterr().err)
+    assert "neither trained nor measured" in told

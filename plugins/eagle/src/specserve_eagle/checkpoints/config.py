@@ -16,7 +16,7 @@ from specserve.models.families import BUILT_IN
 from specserve.models.read_config import parse_config
 from specserve.models.text_part import flat
 from specserve_eagle.checkpoints.against_target import ANOTHER_TARGET, check_target
-from specserve_eagle.checkpoints.detect import kind_of
+from specserve_eagle.checkpoints.detect import error_of_assistant, kind_of
 from specserve_eagle.checkpoints.family import (
     family_of,
     options_of_eagle3,
@@ -49,10 +49,7 @@ def read_head_config(path: Path, target: ModelConfig) -> HeadConfig:
     if kind == "block":
         raise ModelError(f"{path} is a block head, which proposes all its tokens in one pass.")
     if kind == "assistant":
-        raise ModelError(
-            f"{path} is an assistant, which reads the target's keys and values as well: it is served, and neither "
-            "trained nor measured here."
-        )
+        raise error_of_assistant(path)
     if kind == "standalone":
         raise ModelError(f"{path} is a whole model, not a head: {where} has no draft head beside its layers.")
     if kind == "mtp":

@@ -71,6 +71,20 @@ def is_assistant(raw: RawJson, path: Path) -> bool:
     return found is not None
 
 
+def refuse_assistant(path: Path) -> None:
+    """For what reads other draft models. ModelError where this is an assistant."""
+    file = path / "config.json"
+    if file.exists() and is_assistant(read_json(file), path):
+        raise error_of_assistant(path)
+
+
+def error_of_assistant(path: Path) -> ModelError:
+    return ModelError(
+        f"{path} is an assistant, which reads the target's keys and values as well: it is served, and neither trained "
+        "nor measured here."
+    )
+
+
 def architectures(raw: RawJson) -> list[str]:
     """The names in `architectures`, or the model type where there are none."""
     names = raw.get("architectures") or [raw.get("model_type")]

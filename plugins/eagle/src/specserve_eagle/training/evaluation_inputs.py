@@ -8,6 +8,7 @@ import torch
 
 from specserve.api import ConfigError
 from specserve.api.files import HfTokenizer, locate_model
+from specserve_eagle.checkpoints.detect import refuse_assistant
 from specserve_eagle.training.block_heads import BlockHeadModule
 from specserve_eagle.training.options import check_eval_options
 from specserve_eagle.training.reopen import reopen
@@ -33,12 +34,14 @@ def evaluation_inputs(options: EvalOptions) -> EvaluationInputs:
     check_eval_options(options)
     if options.threads is not None:
         torch.set_num_threads(options.threads)
+    head = locate_model(options.head)
+    refuse_assistant(head)  # first: no target of an assistant is loaded here
     path = locate_model(options.target)
     tokenizer = HfTokenizer.from_dir(path)
     texts = read_texts(options.data)
     target = Target.load(path, options.device)
     stream = token_stream(texts, tokenizer, target.config.vocab_size)
-    module = reopen(locate_model(options.head), target)
+    module = reopen(head, target)
     drafted, longest = drafted_tokens(options, module), target.model.max_model_len
     if not drafted + 2 <= options.length <= longest:
         raise ConfigError(
