@@ -151,6 +151,46 @@ def test_what_does_not_fit_the_target_is_refused(model, changes, message):
         make_engine(model, Reading(msgspec.structs.replace(KEYS, **changes)))
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_heads": 6.0}, r"num_heads: must be .*; got 6\.0"),
+        ({"num_heads": True}, "num_heads: must be .*; got true"),
+        ({"sources": (2, 0, "0", 2)}, r"sources\[2\]: must be .*; got \"0\""),
+        ({"sources": None}, "sources: must be .*; got null"),
+        ({"sliding_windows": (None, 5, 20.5, 3)}, r"sliding_windows\[2\]: must be .*; got 20\.5"),
+        (
+            {"sliding_windows": (None, 0, 20, 3)},
+            r"sliding_windows\[1\] must be from 1 to 2147483647, or None .*; got 0",
+        ),
+        ({"sliding_windows": (None, 5, 20, 2**31)}, r"sliding_windows\[3\] must be from 1 .*; got 2147483648"),
+        ({"scale": "1"}, 'scale: must be .*; got "1"'),
+        ({"scale": 0.0}, r"scale must be a finite number above 0; got 0\.0"),
+        ({"scale": -1.0}, r"scale must be a finite number above 0; got -1\.0"),
+        ({"scale": float("inf")}, "scale must be a finite number above 0; got inf"),
+        ({"scale": float("nan")}, "scale must be a finite number above 0; got nan"),
+    ],
+    ids=str,
+)
+def test_values_that_fit_no_target_are_refused(model, changes, message):
+    wrong = rf"^drafter reading, target_keys: {message}\. Repair the plugin, or remove --plugin reading\.$"
+    with pytest.raises(PluginError, match=wrong):
+        make_engine(model, Reading(msgspec.structs.replace(KEYS, **changes)))
+
+
+@pytest.mark.parametrize("plugins", [(), ("cpu",)], ids=["torch", "cpu"])
+@pytest.mark.parametrize("window", [1, 2**31 - 1])
+def test_the_narrowest_and_the_widest_window_are_read(model, monkeypatch, window, plugins):
+    keys = msgspec.structs.replace(KEYS, sliding_windows=(window,) * 4)
+    monkeypatch.setattr(f"{__name__}.KEYS", keys)
+    drafter = Reading(keys)
+    engine = make_engine(model, drafter, plugins=plugins, block_size=8, dtype="float32").engine
+    drafter.cache = engine.parts.cache
+    run = run_requests(engine, [toy_request("r", range(1, 70), max_tokens=9, ignore_eos=True)])
+    assert not run.metrics.drafter_faults
+    assert max(drafter.differences) < 1e-5
+
+
 def test_keys_that_several_processes_have_parts_of_are_refused():
     parts = SimpleNamespace(part=ModelPart())
     check_target_keys(parts, [SimpleNamespace(needs=DrafterNeeds())], None)

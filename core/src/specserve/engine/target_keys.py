@@ -6,6 +6,7 @@ layers have. Nothing is written.
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -16,7 +17,8 @@ from specserve.batch.span import Span
 from specserve.errors import ConfigError, PluginError
 from specserve.inference import inference
 from specserve.models.part import WHOLE_MODEL
-from specserve.protocols import KeyPlan, KeyReader, TargetKeyResources
+from specserve.protocols import KeyPlan, KeyReader, TargetKeyResources, TargetKeys
+from specserve_checks.wrong_values import convert
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +30,11 @@ if TYPE_CHECKING:
     from specserve.engine.choose_attention import AttentionChoice
     from specserve.kv.cache import KVCache
     from specserve.models.served_model import ServedModel
-    from specserve.protocols import AttentionBackend, Drafter, DraftPlanner, TargetKeys
+    from specserve.protocols import AttentionBackend, Drafter, DraftPlanner
+
+
+MAX_WINDOW = 2**31 - 1
+"""Kernels count keys in 32 bits."""
 
 
 class TargetCache(NamedTuple):
@@ -107,7 +113,27 @@ def check_target_keys(model: ServedModel, drafters: Sequence[Drafter], choice: A
                 f"of which only this one computes drafts. Remove --plugin {drafter.name} or what divides the model, or "
                 "draft with ngram."
             )
+        check_values(drafter.name, keys)
         check_layers(drafter.name, keys, choice)
+
+
+def check_values(name: str, keys: TargetKeys) -> None:
+    """What is wrong whatever the target."""
+
+    def wrong(what: object) -> PluginError:
+        return PluginError(
+            f"drafter {name}, target_keys: {str(what).removesuffix('.')}. Repair the plugin, or remove --plugin {name}."
+        )
+
+    convert(msgspec.structs.asdict(keys), TargetKeys, wrong)
+    if not (isfinite(keys.scale) and keys.scale > 0):
+        raise wrong(f"scale must be a finite number above 0; got {keys.scale}")
+    for layer, window in enumerate(keys.sliding_windows):
+        if window is not None and not 1 <= window <= MAX_WINDOW:
+            raise wrong(
+                f"sliding_windows[{layer}] must be from 1 to {MAX_WINDOW}, or None where a query sees all keys; got "
+                f"{window}"
+            )
 
 
 def check_layers(name: str, keys: TargetKeys, choice: AttentionChoice) -> None:

@@ -25,11 +25,12 @@ class TargetKeys(msgspec.Struct, frozen=True, kw_only=True):
     num_heads: int
     """Of queries, in each layer."""
     scale: float
+    """Of products of queries and keys; above 0."""
     sources: tuple[int, ...]
     """For each layer of the draft model the one of the target that it reads: a place among those that have keys and
     values, as in `sliding_windows` and `head_shapes` of the model."""
     sliding_windows: tuple[int | None, ...]
-    """For each layer of the draft model: how many keys a query sees, the latest ones; None for all."""
+    """For each layer of the draft model: how many keys a query sees, the latest ones, at least 1; None for all."""
 
 
 class KeyPlan(NamedTuple):
