@@ -183,7 +183,7 @@ def test_a_target_of_another_family_is_refused(target, tmp_path):
 
 def test_a_target_that_a_library_serves_is_refused(target, tmp_path):
     path = write_assistant(tmp_path, target)
-    with pytest.raises(ConfigError, match=r"shares norms and rotation with its target; .* n-gram drafts"):
+    with pytest.raises(ConfigError, match=r"is an assistant, which reads its target's .*; .* n-gram drafts"):
         drafter_at(path, EngineConfig(model=str(target)), EagleOptions(model=str(path)), ServedModel())
 
 

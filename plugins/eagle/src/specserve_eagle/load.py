@@ -55,10 +55,14 @@ def drafter_at(path: Path, config: EngineConfig, options: EagleOptions, target: 
             expect_no_mtp(path)
         return EagleDrafter(load_standalone(path, config, target, lookahead), options)
     if not isinstance(target, DecoderModel):
+        shared = (
+            "an assistant, which reads its target's embedding, final norm, and keys and values"
+            if kind == "assistant"
+            else "a draft head, which shares norms and rotation with its target"
+        )
         raise ConfigError(
-            f"eagle.model: {options.model} is a draft head, which shares norms and rotation with its target; "
-            f"{config.model} is served by a library that keeps them to itself. Use a stand-alone draft model, or "
-            "n-gram drafts."
+            f"eagle.model: {options.model} is {shared}; {config.model} is served by a library that keeps them to "
+            "itself. Use a stand-alone draft model, or n-gram drafts."
         )
     if kind == "assistant":
         return AssistantDrafter(load_assistant(path, target), target, options)
