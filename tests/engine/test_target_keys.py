@@ -136,6 +136,9 @@ def test_a_backend_that_cannot_attend_alone_is_not_chosen(model):
     assert make_engine(model, Reading(), **options).engine.runner.attention.name.startswith("sdpa")
     with pytest.raises(ConfigError, match=r"unable cannot serve .* read keys and values without writing some"):
         make_engine(model, Reading(), attention="unable", **options)
+    hybrid = {"plugins": ("hybrid_attn",), "plugin_options": {"hybrid_attn": {"prefill": "unable", "verify": "sdpa"}}}
+    chosen = make_engine(model, Reading(), **options, **hybrid).engine.runner.attention.name
+    assert "hybrid(prefill=unable, verify=sdpa)" in chosen
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hybrids import Offer
 
+from specserve.attention.fitting import misfits
 from specserve.errors import ConfigError
 from specserve.protocols import PHASES, AttentionNeeds
 from specserve_hybrid_attn.choose_backends import choose
@@ -50,6 +52,17 @@ def test_what_keeps_the_promises_goes_before_what_is_quick():
     chains = Offer("chains", tree_mask=False, paged=True, made_for=PHASES)
     assert name_chosen({}, offers(chains, SIMPLE), DRAFTING) == "hybrid(prefill=chains, verify=simple)"
     assert name_chosen({}, offers(chains, SIMPLE), NEEDS) == "hybrid(prefill=chains, decode=chains)"
+
+
+def test_only_the_backend_of_generated_positions_need_read_keys_for_a_drafter():
+    needs = msgspec.structs.replace(DRAFTING, attend_only=True)
+    available = offers(FLASH, Offer("reads", attend_only=True))
+    chosen = choose(HybridOptions(), available, needs)
+    assert chosen.name == "hybrid(prefill=flash, verify=reads)"
+    assert not misfits(chosen.capabilities, needs)
+    assert name_chosen({"verify": "prefill"}, available, needs) == "hybrid(prefill=reads, verify=reads)"
+    with pytest.raises(ConfigError, match=r"verify=flash: it cannot read keys and values without writing some"):
+        choose(HybridOptions(verify="flash"), available, needs)
 
 
 @pytest.mark.parametrize(("options", "claims", "reasons"), [

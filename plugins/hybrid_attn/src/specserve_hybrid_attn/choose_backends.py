@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from specserve.api import PHASES, ConfigError
 from specserve.api.attention import best_fit, misfits, none_fits, unknown
 from specserve_hybrid_attn.factory import HybridFactory
@@ -24,7 +26,11 @@ def choose(
 ) -> AttentionFactory:
     """Raises ConfigError with every reason against every phase's choice."""
     names = names_by_phase(options, available, needs)
-    problems = [problem for phase in needs.phases for problem in problems_of(phase, names[phase], available, needs)]
+    problems = [
+        problem
+        for phase in needs.phases
+        for problem in problems_of(phase, names[phase], available, needs_in(phase, options, needs))
+    ]
     if problems:
         raise ConfigError(
             f"hybrid_attn cannot serve this configuration: {'; '.join(dict.fromkeys(problems))}. "
@@ -34,6 +40,14 @@ def choose(
         return available[names["decode"]]
     phase: Phase = "verify" if needs.drafts else "decode"
     return HybridFactory(available[names["prefill"]], available[names[phase]], phase)
+
+
+def needs_in(phase: Phase, options: HybridOptions, needs: AttentionNeeds) -> AttentionNeeds:
+    """A drafter reads the target's keys as generated positions do: prompts need nothing for it, unless their backend
+    verifies as well."""
+    if phase != "prefill" or options.verify == "prefill":
+        return needs
+    return msgspec.structs.replace(needs, attend_only=False)
 
 
 def names_by_phase(
@@ -51,7 +65,7 @@ def names_by_phase(
         if phase == "verify" and name in ALIASES:
             name = names[name]
         elif name == AUTO:
-            best = best_fit(available, needs, (phase,))
+            best = best_fit(available, needs_in(phase, options, needs), (phase,))
             name = AUTO if best is None else best.name
         names[phase] = name
     return names

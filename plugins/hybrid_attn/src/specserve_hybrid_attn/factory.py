@@ -34,8 +34,8 @@ class HybridFactory:
 
 
 def combined(prompt: AttentionCapabilities, generated: AttentionCapabilities) -> AttentionCapabilities:
-    """What both can do; of `generated` alone tree masks, since draft tokens are always at generated positions, and
-    graphs, since it serves decode and verify steps."""
+    """What both can do; of `generated` alone tree masks, since draft tokens are always at generated positions, graphs,
+    since it serves decode and verify steps, and `attend_only`, since drafters read the target's keys as these do."""
     devices = intersection(prompt.devices, generated.devices)
     return AttentionCapabilities(
         paged=prompt.paged and generated.paged,
@@ -51,7 +51,7 @@ def combined(prompt: AttentionCapabilities, generated: AttentionCapabilities) ->
         soft_caps=prompt.soft_caps and generated.soft_caps,
         sinks=prompt.sinks and generated.sinks,
         draft_layers=prompt.draft_layers and generated.draft_layers,
-        attend_only=prompt.attend_only and generated.attend_only,
+        attend_only=generated.attend_only,
         graphs=generated.graphs,
         asked_for=tuple(dict.fromkeys(prompt.asked_for + generated.asked_for)),
         missing="; ".join(dict.fromkeys(filter(None, (prompt.missing, generated.missing)))),
