@@ -2,8 +2,8 @@
 adapter.
 
 Run: `python train_heads.py OUTPUT_DIR [--minutes 60] [--only eagle3 mtp] [--resume]`, with specserve-plugin-eagle
-installed. Writes OUTPUT_DIR/{eagle3,eagle,mtp,standalone,dspark,uno}/ and prints what each accepts on the files that the
-demo model was not trained on.
+installed. Writes OUTPUT_DIR/{eagle3,eagle,mtp,standalone,dspark,uno}/ and prints what each accepts on the files that
+the demo model was not trained on.
 
 Owns the draft models' numbers; the split of the corpus is `corpus`'s, the training is the plugin's.
 """
