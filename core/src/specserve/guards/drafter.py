@@ -70,7 +70,7 @@ class GuardedDrafter:
         self.observes_every_step = drafter.needs != DrafterNeeds(target_rows=drafter.needs.target_rows)
         """A drafter that reads the rows of every step says so in its needs; others are called only when a draft is
         wanted."""
-        self.has_observe_step = type(drafter).observe_step is not Drafter.observe_step
+        self.has_observe_step = drafter.__class__.observe_step is not Drafter.observe_step
         """Else it is called as if it were to propose, after steps for which nobody wants a draft."""
         self.reads_logits = drafter.needs.logits
         self.proposes_forced, self.continues_forced = drafter.proposes_forced, drafter.continues_forced
