@@ -180,3 +180,8 @@ class AutoDepth:
     def took(self, seconds: float, size: int) -> None:
         """A pass of this size class."""
         self.passes.setdefault(size, MovingAverage()).add(seconds)
+
+
+def choose_depth(costs: TargetCosts | None, *, is_auto: bool, is_planned: bool) -> Depth:
+    """`is_planned`: whether limits bound drafts to the depth that pays already. costs: None where nobody knows them."""
+    return AutoDepth(costs) if is_auto and not is_planned and costs is not None else FixedDepth()

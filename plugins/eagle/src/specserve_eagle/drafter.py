@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from specserve.api import DrafterNeeds, ScoredRow
 from specserve.api.models import inference
 from specserve_draft_models import DraftModelRuntime
-from specserve_eagle.depth import AutoDepth, Depth, FixedDepth
+from specserve_eagle.depth import Depth, FixedDepth, choose_depth
 from specserve_eagle.draft_model_drafter import DraftModelDrafter
 from specserve_eagle.levels import Extent, add_level, begin_draft, grow_levels, rows_of
 from specserve_eagle.options import AUTO
@@ -47,8 +47,7 @@ class EagleDrafter(DraftModelDrafter):
         self.runtime = DraftModelRuntime(self.model.layers, resources)
         self.passes = self.runtime.draft_pass(self.model.head)
         is_planned = resources.depth_is_planned and self.topk == 1
-        if self.is_auto and not is_planned and resources.costs is not None:
-            self.depth = AutoDepth(resources.costs)
+        self.depth = choose_depth(resources.costs, is_auto=self.is_auto, is_planned=is_planned)
 
     def propose(
         self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]

@@ -10,7 +10,7 @@ from specserve.api.models import inference
 from specserve_draft_models import FedSequence
 from specserve_draft_models.idle_steps import committed_rows
 from specserve_eagle.assistant.passes import AssistantPass
-from specserve_eagle.depth import AutoDepth, Depth, FixedDepth
+from specserve_eagle.depth import Depth, FixedDepth, choose_depth
 from specserve_eagle.draft_model_drafter import WatchedDrafter
 from specserve_eagle.levels import Extent, begin_draft, grow_levels, rows_of
 from specserve_eagle.options import AUTO
@@ -42,8 +42,8 @@ class AssistantDrafter(WatchedDrafter):
 
     def connect_target_keys(self, keys: TargetKeyResources) -> None:
         self.passes = AssistantPass(self.assistant, self.target, keys.reader)
-        if self.is_auto and keys.costs is not None and not (keys.depth_is_planned and self.topk == 1):
-            self.depth = AutoDepth(keys.costs)
+        is_planned = keys.depth_is_planned and self.topk == 1
+        self.depth = choose_depth(keys.costs, is_auto=self.is_auto, is_planned=is_planned)
 
     def propose(
         self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
