@@ -15,7 +15,7 @@ from toy_parallel_heads import write_parallel_head
 from specserve.kv.slots import slots_of
 from specserve.protocols import DraftPass
 from specserve.speculation.fixed_width import FixedWidthPlanner
-from specserve_workbench.testing.engines import make_engine
+from specserve_workbench.testing.engines import make_engine, run_requests
 from specserve_workbench.testing.requests import toy_request
 from specserve_workbench.testing.toy import write_checkpoint
 
@@ -212,3 +212,22 @@ def transformers_target(path: Path) -> Any:
         from transformers import AutoModelForCausalLM
 
         return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager").eval()
+
+
+def assert_drafted_for_as_if_not_cached(target: Path, draft: Path) -> None:
+    """A second request whose prompt begins with all of the first one's, with the prefix cache and without."""
+    prompt = tuple((7 * i + i // 5) % 300 for i in range(70))
+
+    def second(*, prefix_cache: bool) -> tuple[int, dict[str, list[int]], dict[tuple[str, int], tuple[int, ...]]]:
+        recorder = Recorder()
+        engine = eagle_engine(target, draft, planner=recorder, prefix_cache=prefix_cache)
+        run_requests(engine, [toy_request("first", prompt, max_tokens=4, ignore_eos=True)])
+        recorder.drafts.clear()
+        outcome = run_requests(engine, [toy_request("second", (*prompt, 5), max_tokens=9, ignore_eos=True)])
+        return outcome.outputs["second"].steps[0].cached_tokens, outcome.tokens(), recorder.drafts
+
+    cached, *hit = second(prefix_cache=True)
+    none, *computed = second(prefix_cache=False)
+    assert (cached, none) == (64, 0)
+    assert hit == computed
+    assert len(hit[1]) > 5

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
-from eagle_engines import Recorder, eagle_engine, eagle_options
+from eagle_engines import Recorder, assert_drafted_for_as_if_not_cached, eagle_engine, eagle_options
 from toy_assistants import CLUSTERED, write_assistant, write_gemma4
 
+import drafted_requests
 from covering import covering
+from drafted_requests import assert_answers_are_plain
 from specserve_workbench.testing.engines import (
-    accepted,
     make_engine,
     plain_run,
     run,
     run_requests,
     verify_everything,
 )
-from specserve_workbench.testing.requests import STRUCTURED, structured_requests, toy_request, varied_requests
+from specserve_workbench.testing.requests import STRUCTURED, structured_requests, toy_request
 from toy_adapters import lora_of, lora_options, under, write_adapters
 
 CHAINS, TREES = {"steps": 3}, {"steps": 3, "topk": 3}
@@ -31,22 +34,13 @@ def assistant(target, tmp_path_factory):
     return write_assistant(tmp_path_factory.mktemp("draft") / "assistant", target)
 
 
-def mixed_requests(count, seed=0):
-    """Some prefer two tokens so much that a random assistant is often right about them."""
-    biased = [
-        toy_request(f"b{i}", (5, 6, 6 + i), max_tokens=24, logit_bias={6: 19.0, 7: 18.0}, seed=i, temperature=0.4 * i)
-        for i in range(4)
-    ]
-    return [*varied_requests(count, seed=seed), *biased]
+mixed_requests = partial(drafted_requests.mixed_requests, preference=19.0)
+"""A random assistant is often right about these."""
 
 
 def assert_lossless(target, assistant, requests, *, settings=CHAINS, **options):
     engine = eagle_engine(target, assistant, settings=settings, **options)
-    drafted = run_requests(engine, requests)
-    assert not drafted.metrics.drafter_faults
-    assert drafted.decided() == plain_run(target, requests, **options).decided()
-    good, count = accepted(drafted)
-    assert 0 < good < count
+    assert_answers_are_plain(engine, target, requests, **options)
     return engine
 
 
@@ -96,21 +90,7 @@ def test_drafts_end_with_the_context(target, assistant):
 
 
 def test_a_prompt_that_is_cached_is_drafted_for_as_if_it_were_not(target, assistant):
-    prompt = tuple((7 * i + i // 5) % 300 for i in range(70))
-
-    def second(prefix_cache):
-        recorder = Recorder()
-        engine = eagle_engine(target, assistant, planner=recorder, prefix_cache=prefix_cache)
-        run_requests(engine, [toy_request("first", prompt, max_tokens=4, ignore_eos=True)])
-        recorder.drafts.clear()
-        outcome = run_requests(engine, [toy_request("second", (*prompt, 5), max_tokens=9, ignore_eos=True)])
-        return outcome.outputs["second"].steps[0].cached_tokens, outcome.tokens(), recorder.drafts
-
-    cached, *hit = second(prefix_cache=True)
-    none, *computed = second(prefix_cache=False)
-    assert (cached, none) == (64, 0)
-    assert hit == computed
-    assert len(hit[1]) > 5
+    assert_drafted_for_as_if_not_cached(target, assistant)
 
 
 BESIDE = {

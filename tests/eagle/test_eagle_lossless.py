@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
 
 import pytest
 from eagle_engines import KINDS, TREE_KINDS, eagle_engine, eagle_options, memory_for, write_draft, write_target
 from kv_history import Fickle
 
+import drafted_requests
 from covering import covering
 from specserve_workbench.testing.engines import accepted, make_engine, run, run_requests
-from specserve_workbench.testing.requests import toy_request, varied_requests
 from toy_adapters import lora_of, lora_options, under, write_adapters
 
 VOCAB = 64
@@ -29,13 +30,7 @@ def drafts(target, tmp_path_factory):
     return {kind: write_draft(path / kind, kind, target) for kind in KINDS}
 
 
-def mixed_requests(count, seed=0):
-    """Some prefer two tokens so much that a random head is often right about them."""
-    biased = [
-        toy_request(f"b{i}", (5, 6, 6 + i), max_tokens=24, logit_bias={6: 9.0, 7: 8.0}, seed=i, temperature=0.4 * i)
-        for i in range(4)
-    ]
-    return [*varied_requests(count, vocab_size=VOCAB, seed=seed), *biased]
+mixed_requests = partial(drafted_requests.mixed_requests, vocab_size=VOCAB)
 
 
 def assert_lossless(target, draft, requests, *, settings=CHAINS, planner=None, **options):

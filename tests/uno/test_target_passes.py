@@ -6,9 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from uno_engines import mixed_requests, uno_engine
+from uno_engines import uno_engine
 
 from draft_adapters import BLOCK
+from drafted_requests import mixed_requests
 from specserve.engine.target_pass import check_target
 from specserve.errors import ConfigError, PluginError
 from specserve.faults import BadAnswerError

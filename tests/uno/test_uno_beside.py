@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from uno_engines import mixed_requests, uno_engine
+from uno_engines import uno_engine
 
+from drafted_requests import mixed_requests
 from specserve_workbench.testing.engines import make_engine, run_requests
 from specserve_workbench.testing.requests import structured_requests, varied_requests
 from toy_adapters import lora_of, lora_options, under, write_adapters

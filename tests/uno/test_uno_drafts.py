@@ -8,9 +8,10 @@ from operator import mul
 import pytest
 import torch
 from plain_llama import PlainLlama
-from uno_engines import Witness, mixed_requests, uno_engine
+from uno_engines import Witness, uno_engine
 
 from draft_adapters import BLOCK, UNO_CONFIG
+from drafted_requests import mixed_requests
 from specserve_lora.uno.noise import noise_tokens
 from specserve_workbench.testing.engines import accepted, run_requests
 from specserve_workbench.testing.requests import toy_request

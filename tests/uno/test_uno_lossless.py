@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import pytest
-from uno_engines import mixed_requests, uno_engine
+from uno_engines import uno_engine
 
 from covering import covering
 from draft_adapters import BLOCK, write_draft_adapter
+from drafted_requests import assert_answers_are_plain, mixed_requests
 from specserve.models.runner import Runner
-from specserve_workbench.testing.engines import accepted, plain_run, run, run_requests
+from specserve_workbench.testing.engines import run, run_requests
 from specserve_workbench.testing.requests import TOY_VOCAB, toy_request
 from specserve_workbench.testing.toy import write_checkpoint
 
 
 def assert_lossless(target, adapter, requests, **options):
     engine = uno_engine(target, adapter, **options)
-    drafted = run_requests(engine, requests)
-    assert not drafted.metrics.drafter_faults
-    assert drafted.decided() == plain_run(target, requests, **options).decided()
-    good, count = accepted(drafted)
-    assert 0 < good < count
+    assert_answers_are_plain(engine, target, requests, **options)
     return engine
 
 

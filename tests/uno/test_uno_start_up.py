@@ -6,9 +6,10 @@ import json
 import logging
 
 import pytest
-from uno_engines import Witness, mixed_requests, uno_engine
+from uno_engines import Witness, uno_engine
 
 from draft_adapters import BLOCK, UNO_CONFIG, write_draft_adapter
+from drafted_requests import mixed_requests
 from specserve.errors import ConfigError
 from specserve_lora.uno.options import UnoOptions, directory_of
 from specserve_server.cli import main

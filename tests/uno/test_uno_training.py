@@ -9,8 +9,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from training_cases import TEXT
-from uno_engines import Witness, mixed_requests, uno_engine
+from uno_engines import Witness, uno_engine
 
+from drafted_requests import mixed_requests
 from specserve.errors import ModelError
 from specserve_eagle.block.config import MAX_BLOCK
 from specserve_eagle.card import read_card

@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve_workbench.testing.engines import make_engine, set_planner, verify_everything
-from specserve_workbench.testing.requests import toy_request, varied_requests
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from specserve.engine.engine import Engine
-    from specserve.types import GenerateRequest
 
 
 def uno_engine(
@@ -44,12 +42,3 @@ class Witness(FixedWidthPlanner):
                 key = request.id, len(request.tokens)
                 self.drafts[key], self.survival[key] = request.draft.tokens, request.draft.survival
         return super().choose(requests, budget, base_rows)
-
-
-def mixed_requests(count: int, seed: int = 0) -> list[GenerateRequest]:
-    """Some prefer two tokens so much that random drafts are often right about them."""
-    biased = [
-        toy_request(f"b{i}", (5, 6, 6 + i), max_tokens=24, logit_bias={6: 9.0, 7: 8.0}, seed=i, temperature=0.4 * i)
-        for i in range(4)
-    ]
-    return [*varied_requests(count, seed=seed), *biased]
