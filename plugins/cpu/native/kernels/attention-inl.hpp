@@ -8,14 +8,21 @@
 
 constexpr float kNegInf = -__builtin_inff(), kLog2E = 1.44269504088896341f;
 
-// Scratch memory of one call, of `attention_scratch_bytes`.
+// Scratch memory of one KV head in a call, of `attention_scratch_bytes`. The heads share `packed`.
 template <typename S>
 struct AttentionScratch {
-    AttentionScratch(const AttentionArgs<S>& args, char* memory)
-        : packed(reinterpret_cast<S*>(memory)), gathered(packed + kSegmentKeys * padded_head_dim(args.head_dim)),
-          probs(gathered + kSegmentKeys * padded_head_dim(args.head_dim)),
-          scores(reinterpret_cast<float*>(probs + ptrdiff_t{args.num_queries} * kSegmentKeys)),
-          key_scales(scores + ptrdiff_t{args.num_queries} * kSegmentKeys), value_scales(key_scales + kSegmentKeys) {}
+    AttentionScratch(const AttentionArgs<S>& args, int head, char* memory)
+        : packed(reinterpret_cast<S*>(memory)),
+          gathered(packed + (1 + head) * kSegmentKeys * static_cast<ptrdiff_t>(padded_head_dim(args.head_dim))) {
+        ptrdiff_t heads = args.num_heads, rows = args.num_queries;
+        S* all_probs = packed + (1 + heads) * kSegmentKeys * static_cast<ptrdiff_t>(padded_head_dim(args.head_dim));
+        float* all_scores = reinterpret_cast<float*>(all_probs + heads * rows * kSegmentKeys);
+        float* all_scales = all_scores + heads * rows * kSegmentKeys;
+        probs = all_probs + head * rows * kSegmentKeys;
+        scores = all_scores + head * rows * kSegmentKeys;
+        key_scales = all_scales + ptrdiff_t{head} * 2 * kSegmentKeys;
+        value_scales = key_scales + kSegmentKeys;
+    }
 
     S* packed;            // keys, then values, as contiguous panels
     S* gathered;          // keys, then values, of slots that are no whole page, or widened

@@ -7,20 +7,25 @@
 
 constexpr int kPageSlots = kLanes;
 constexpr int kSegmentPages = kSegmentKeys / kPageSlots;
-constexpr int kPrefetchSlack = 8;  // the last GEMM block may prefetch this many pages more than a segment has
+constexpr int kMaxHeads = 2;
 template <typename S>
 constexpr int kPageGroups = kPageSlots / kVnni<S>;  // K groups of a page of values
 
-// The addresses of a segment's pages.
+// Pages are prefetched this long before they are multiplied: far enough for memory, near enough for the L1 cache.
+constexpr int kAheadBytes = 8192;
+constexpr int kMaxPagesAhead = 8;
+constexpr int kPrefetchSlack = 8;  // a GEMM block, or a softmax, may prefetch this many pages more
+
+// The addresses of pages in the order in which they are multiplied: keys, then values, then some of the next segment.
 template <typename W>
 struct PageTable {
-    const W* pages[kSegmentPages + kPrefetchSlack];
+    const W* pages[2 * kMaxHeads * kSegmentPages + kMaxPagesAhead + kPrefetchSlack];
 };
 
 // Views for gemm_paged (see gemm-inl.hpp). A page of keys is a panel.
 template <typename S, typename W = S>
 struct KeyPages {
-    static constexpr int kContiguousGroups = kUnlimited;
+    static constexpr int kContiguousGroups = kUnlimited, kLocality = 3;
     const W* const* pages;
 
     const W* at(int page, int k_group) const { return pages[page] + ptrdiff_t{k_group} * kLanes * kVnni<S>; }
@@ -30,7 +35,7 @@ struct KeyPages {
 // A page of values has kPageGroups K groups of every panel.
 template <typename S, typename W = S>
 struct ValuePages {
-    static constexpr int kContiguousGroups = kPageGroups<S>;
+    static constexpr int kContiguousGroups = kPageGroups<S>, kLocality = 3;
     const W* const* pages;
     int first_panel;
 
@@ -161,28 +166,32 @@ class HeadPages {
 };
 
 template <typename S, typename W, typename Offset>
-INLINE void find_pages(const char* base, const AttentionArgs<S>& args, Offset offset, W* copies, float* scales,
-                       PageTable<W>& table) {
-    HeadPages<S, W> pages(base, args);
-    for (int k = 0, page = 0; k < args.num_keys; k += kPageSlots, ++page) {
+INLINE void find_pages(const HeadPages<S, W>& pages, const AttentionArgs<S>& args, Offset offset, W* copies,
+                       float* scales, const W** to) {
+    for (int k = 0; k < args.num_keys; k += kPageSlots) {
         int count = args.num_keys - k < kPageSlots ? args.num_keys - k : kPageSlots;
-        table.pages[page] =
-            pages.find(args.slots + k, count, offset, copies + ptrdiff_t{k} * args.head_dim, scales + k);
+        *to++ = pages.find(args.slots + k, count, offset, copies + ptrdiff_t{k} * args.head_dim, scales + k);
     }
 }
 
-// The pages of slots[0, count) of one head, to be prefetched; their scales are prefetched here. Missing ones are
-// replaced by a page that is in the processor's cache already.
+// The first pages of slots[0, count), to be prefetched; their scales are prefetched here. Missing ones are replaced by
+// a page that is in the processor's cache already.
 template <typename S, typename W>
-INLINE void find_pages_ahead(const char* base, const int64_t* slots, int count, const AttentionArgs<S>& args,
-                             const PageTable<W>& current, PageTable<W>& table) {
-    HeadPages<S, W> pages(base, args);
-    for (int i = 0; i < kSegmentPages + kPrefetchSlack; ++i) {
-        bool exists = i < kSegmentPages && i * kPageSlots < count;
-        table.pages[i] = exists ? pages.page_of(slots[i * kPageSlots]) : current.pages[0];
+INLINE void find_pages_ahead(const HeadPages<S, W>& pages, const int64_t* slots, int count, int num_pages,
+                             const W* cached, const W** to) {
+    for (int i = 0; i < num_pages; ++i) {
+        bool exists = i * kPageSlots < count;
+        to[i] = exists ? pages.page_of(slots[i * kPageSlots]) : cached;
         if constexpr (kScaleBytes<W> > 0)
-            if (exists) __builtin_prefetch(pages.scales(table.pages[i]), 0, 2);
+            if (exists) __builtin_prefetch(pages.scales(to[i]), 0, 2);
     }
+}
+
+template <typename W>
+INLINE void prefetch_pages(const W* const* pages, int num_pages, ptrdiff_t page_bytes) {
+    for (int i = 0; i < num_pages; ++i)
+        for (ptrdiff_t at = 0; at < page_bytes; at += 64)
+            __builtin_prefetch(reinterpret_cast<const char*>(pages[i]) + at, 0, 3);
 }
 
 // out = x * w for panels in pages; `next`: as many panels, to be prefetched. scratch: as large as the panels, of S.
@@ -207,22 +216,39 @@ INLINE void multiply_pages(const S* x, int rows, Pages<S, Int8<S>> w, Pages<S, I
     gemm<S>(x, rows, wide, panels, k_groups, out, strides, wide);
 }
 
-// While keys are multiplied, the values of the same segment are prefetched; while these are, the keys of the next
-// segment. Nothing is fetched earlier: the lines in flight stay few, and what has come is still in the L1 or L2 cache.
+// Each page is prefetched while an earlier one is multiplied, and some more during each softmax, which reads none.
 template <typename S, typename W>
 static void attend_segment_in_panels(const AttentionArgs<S>& args, PartialAttention out, char* memory) {
+    using Offsets = PageOffsets<S, W>;
     int num_pages = ceil_div(args.num_keys, kPageSlots), value_panels = args.head_dim / kLanes;
-    AttentionScratch<S> scratch(args, memory);
-    W* copies = reinterpret_cast<W*>(scratch.gathered);
-    PageTable<W> current{}, ahead;
-    find_pages(args.keys, args, PageOffsets<S, W>::key, copies, scratch.key_scales, current);
-    find_pages_ahead(args.values, args.slots, args.num_keys, args, current, ahead);
-    multiply_pages(args.queries, args.num_queries, KeyPages<S, W>{current.pages}, KeyPages<S, W>{ahead.pages},
-                   num_pages, args.head_dim / kVnni<S>, scratch.scores, {args.head_dim, kSegmentKeys}, scratch.packed);
-    find_pages(args.values, args, PageOffsets<S, W>::value, copies, scratch.value_scales, current);
-    softmax_rows<W>(args, scratch, out, [] {});
-    find_pages_ahead(args.next.keys, args.next.slots, args.next.count, args, current, ahead);
-    multiply_pages(scratch.probs, args.num_queries, ValuePages<S, W>{current.pages, 0},
-                   ValuePages<S, W>{ahead.pages, 0}, value_panels, num_pages * kPageGroups<S>, out.acc,
-                   {kSegmentKeys, args.head_dim}, scratch.packed);
+    ptrdiff_t page_bytes = kPageSlots * (args.head_dim * static_cast<ptrdiff_t>(sizeof(W)) + kScaleBytes<W>);
+    int ahead = static_cast<int>(page_bytes < kAheadBytes ? kAheadBytes / page_bytes : 1);
+    if (ahead > kMaxPagesAhead) ahead = kMaxPagesAhead;
+    int more = (ahead + 1) / 2;
+    PageTable<W> table;
+    auto keys = [&](int head) { return table.pages + head * num_pages; };
+    auto values = [&](int head) { return keys(args.num_heads + head); };
+    auto pages_of = [&](const char* base, int head) { return HeadPages<S, W>(base + head * page_bytes, args); };
+    auto scratch = [&](int head) { return AttentionScratch<S>(args, head, memory); };
+    auto copies = [&](int head) { return reinterpret_cast<W*>(scratch(head).gathered); };
+    for (int h = 0; h < args.num_heads; ++h)
+        find_pages(pages_of(args.keys, h), args, Offsets::key, copies(h), scratch(h).key_scales, keys(h));
+    for (int h = 0; h < args.num_heads; ++h)
+        find_pages_ahead(pages_of(args.values, h), args.slots, args.num_keys, num_pages, *keys(0), values(h));
+    find_pages_ahead(pages_of(args.next.keys, 0), args.next.slots, args.next.count, ahead + kPrefetchSlack, *keys(0),
+                     values(args.num_heads));
+    for (int h = 0; h < args.num_heads; ++h)
+        multiply_pages(args.queries + ptrdiff_t{h} * args.num_queries * args.head_dim, args.num_queries,
+                       KeyPages<S, W>{keys(h)}, KeyPages<S, W>{keys(h) + ahead}, num_pages, args.head_dim / kVnni<S>,
+                       scratch(h).scores, {args.head_dim, kSegmentKeys}, scratch(h).packed);
+    for (int h = 0; h < args.num_heads; ++h) {
+        find_pages(pages_of(args.values, h), args, Offsets::value, copies(h), scratch(h).value_scales, values(h));
+        prefetch_pages(values(0) + ahead + h * more, more, page_bytes);
+        softmax_rows<W>(args, scratch(h), out.from(h * args.num_queries, args.head_dim), [] {});
+    }
+    for (int h = 0; h < args.num_heads; ++h)
+        multiply_pages(scratch(h).probs, args.num_queries, ValuePages<S, W>{values(h), 0},
+                       ValuePages<S, W>{values(h) + ahead, 0}, value_panels, num_pages * kPageGroups<S>,
+                       out.from(h * args.num_queries, args.head_dim).acc, {kSegmentKeys, args.head_dim},
+                       scratch(h).packed);
 }

@@ -131,7 +131,7 @@ INLINE void pack_values(const AttentionArgs<float>& args, SlotRows<float, W> val
 template <typename S, typename W>
 static void attend_segment_by_slot(const AttentionArgs<S>& args, PartialAttention out, char* memory) {
     int k_groups = ceil_div(args.head_dim, kVnni<S>), value_panels = ceil_div(args.head_dim, kLanes), num_fetched = 0;
-    AttentionScratch<S> scratch(args, memory);
+    AttentionScratch<S> scratch(args, 0, memory);
     SlotRows<S, W> key_rows(args.keys, args, scratch.gathered, scratch.key_scales);
     pack_keys<S, W>(args, key_rows, k_groups, scratch.packed, num_fetched);
     Panels<S> keys{scratch.packed, ptrdiff_t{k_groups} * kLanes * kVnni<S>};

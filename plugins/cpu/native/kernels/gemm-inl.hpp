@@ -41,7 +41,7 @@ struct RowStrides {
 // Panels at a constant distance, of weights of type W.
 template <typename S, typename W = S>
 struct Panels {
-    static constexpr int kContiguousGroups = kUnlimited;
+    static constexpr int kContiguousGroups = kUnlimited, kLocality = 2;
     const W* data;
     ptrdiff_t stride;  // elements from one panel to the next
 
@@ -55,7 +55,7 @@ using Int8Panels = Panels<QuantizedInput, Int8<QuantizedInput>>;
 // `num_gate` gate panels, then as many up panels; `gap` is the number of elements between the two ranges.
 template <typename S>
 struct GateUpPanels {
-    static constexpr int kContiguousGroups = kUnlimited;
+    static constexpr int kContiguousGroups = kUnlimited, kLocality = 2;
     Panels<S> gate;
     int num_gate;
     ptrdiff_t gap;
@@ -123,7 +123,7 @@ static void microkernel(const S* x, Weights w, Sum* out, RowStrides strides, int
         }
         int end = k_groups - g < Weights::kContiguousGroups ? k_groups : g + Weights::kContiguousGroups;
         for (ptrdiff_t i = 0; g < end; ++g, i += kLanes * kVnni<S>) {
-            UNROLLED for (int p = 0; p < P; ++p) __builtin_prefetch(ahead[p] + i, 0, 2);
+            UNROLLED for (int p = 0; p < P; ++p) __builtin_prefetch(ahead[p] + i, 0, Weights::kLocality);
             add_k_group<S, 0>(sums, x + ptrdiff_t{g} * kVnni<S>, strides.x, panels, i);
         }
     }

@@ -107,8 +107,8 @@ static void pairs_microkernel(const S* x, Weights w, Sum* out, RowStrides stride
         int end = k_groups - g < Weights::kContiguousGroups ? k_groups : g + Weights::kContiguousGroups;
         for (ptrdiff_t i = 0; g < end; g += 2, i += 2 * kGroup) {
             UNROLLED for (int p = 0; p < P; ++p) {
-                __builtin_prefetch(ahead[p] + i, 0, 2);
-                __builtin_prefetch(ahead[p] + i + kGroup, 0, 2);
+                __builtin_prefetch(ahead[p] + i, 0, Weights::kLocality);
+                __builtin_prefetch(ahead[p] + i + kGroup, 0, Weights::kLocality);
             }
             add_two_k_groups<S>(sums, rows, ptrdiff_t{g} * kVnni<S>, panels, i);
         }

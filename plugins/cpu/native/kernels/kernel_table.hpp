@@ -114,15 +114,15 @@ struct KVPrefetch {
     int count;
 };
 
-// A tile of queries against one segment of keys, for one KV head.
+// A tile of queries against one segment of keys, for `num_heads` neighbouring KV heads, at most `KVLayout::max_heads`.
 template <typename S>
 struct AttentionArgs {
-    const S* queries;    // [num_queries][head_dim]; num_queries = rows * query heads per KV head
+    const S* queries;    // [num_heads][num_queries][head_dim]; num_queries = rows * query heads per KV head
     const int* kv_lens;  // [num_queries]: how many keys of its sequence a query sees
     ScoreRules rules;
     int min_key;  // keys before this position of the sequence are hidden
-    int num_queries;
-    const char* keys;  // of the KV head in the layer's cache: of the first slot, or of the first page
+    int num_heads, num_queries;
+    const char* keys;  // of the first of the KV heads in the layer's cache: of the first slot, or of the first page
     const char* values;
     const int64_t* slots;     // [num_keys]
     ptrdiff_t slot_bytes;     // from one slot to the next; a page has as many times more as it has slots
@@ -132,11 +132,17 @@ struct AttentionArgs {
     KVPrefetch next;
 };
 
+INLINE size_t padded_head_dim(int head_dim) { return static_cast<size_t>(ceil_div(head_dim, kLanes)) * kLanes; }
+
 // Unnormalized attention output over some segments, with the state of the online softmax.
 struct PartialAttention {
-    float* row_max;  // [num_queries], of scores * log2(e)
-    float* row_sum;  // [num_queries], of 2^(score - row_max); 0 where a query has seen no key
-    float* acc;      // [num_queries][padded head_dim]
+    float* row_max;  // [queries], of scores * log2(e)
+    float* row_sum;  // [queries], of 2^(score - row_max); 0 where a query has seen no key
+    float* acc;      // [queries][padded head_dim]
+
+    PartialAttention from(int query, int head_dim) const {
+        return {row_max + query, row_sum + query, acc + query * static_cast<ptrdiff_t>(padded_head_dim(head_dim))};
+    }
 };
 
 // How keys and values lie in the cache.
@@ -151,7 +157,9 @@ struct KVLayout {
     // Copies one token of one KV head to and from memory, `head_bytes` for the key and as many for the value.
     void (*read_slot)(KVCacheLayer, int head, int64_t slot, char* key, char* value);
     void (*write_slot)(const char* key, const char* value, KVCacheLayer, int head, int64_t slot);
+    // out: of num_heads * num_queries queries.
     void (*attend_segment)(const AttentionArgs<S>&, PartialAttention out, char* scratch);
+    int max_heads;  // of one call of attend_segment
 
     ptrdiff_t head_bytes(int head_dim) const { return ptrdiff_t{head_dim} * element_bytes + scale_bytes; }
 };
@@ -214,12 +222,11 @@ const KernelTable<S>& kernel_table(const Kernels& kernels) {
         return kernels.f32;
 }
 
-INLINE size_t padded_head_dim(int head_dim) { return static_cast<size_t>(ceil_div(head_dim, kLanes)) * kLanes; }
-
-// Bytes of `attend_segment`'s scratch memory.
-INLINE size_t attention_scratch_bytes(int num_queries, int head_dim) {
-    return 2 * kSegmentKeys * padded_head_dim(head_dim) * 4 + static_cast<size_t>(num_queries) * kSegmentKeys * 8 +
-           2 * kSegmentKeys * 4;
+// Bytes of `attend_segment`'s scratch memory. num_queries: of each head.
+INLINE size_t attention_scratch_bytes(int num_heads, int num_queries, int head_dim) {
+    size_t heads = static_cast<size_t>(num_heads), rows = heads * static_cast<size_t>(num_queries);
+    return (1 + heads) * kSegmentKeys * padded_head_dim(head_dim) * 4 + rows * kSegmentKeys * 8 +
+           heads * 2 * kSegmentKeys * 4;
 }
 
 }  // namespace specserve

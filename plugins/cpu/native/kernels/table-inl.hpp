@@ -9,7 +9,8 @@ static KVLayout<S> by_slot() {
             store_kv_by_slot<S, W>,
             read_slot_by_slot,
             write_slot_by_slot,
-            attend_segment_by_slot<S, W>};
+            attend_segment_by_slot<S, W>,
+            1};
 }
 template <typename S, typename W>
 static KVLayout<S> in_panels() {
@@ -19,7 +20,8 @@ static KVLayout<S> in_panels() {
             store_kv_in_panels<S, W>,
             read_slot_in_panels<S, W>,
             write_slot_in_panels<S, W>,
-            attend_segment_in_panels<S, W>};
+            attend_segment_in_panels<S, W>,
+            kMaxHeads};
 }
 
 template <typename S>

@@ -18,7 +18,7 @@ void Attention<S>::prepare(const AttentionPlan& plan, int num_threads) {
         max_queries_ = std::max(max_queries, max_queries_);
         partial_bytes_ = partial_bytes(max_queries_, heads_.head_dim);
         workspaces_.resize(static_cast<size_t>(num_threads));
-        for (Workspace& workspace : workspaces_) workspace.resize(max_queries_, heads_);
+        for (Workspace& workspace : workspaces_) workspace.resize(max_queries_, layout_.max_heads, heads_);
     }
     is_split_ = num_threads > 1 && tiles.size() < kTilesPerThread * static_cast<size_t>(num_threads);
     if (is_split_) prepare_split(tiles);
@@ -56,16 +56,17 @@ void Attention<S>::gather_queries(const Tile& tile, int begin, int end, const In
 }
 
 template <typename S>
-void Attention<S>::attend_segment(const Tile& tile, int kv_head, int segment, const Inputs& in,
+void Attention<S>::attend_segment(const Tile& tile, KVHeads kv_heads, int segment, const Inputs& in,
                                   const Workspace& workspace, const int64_t* slots, KVPrefetch next,
                                   PartialAttention out) const {
     int num_queries = tile.num_rows * heads_.group_size();
     ScoreRules rules = in.rules;
     if (rules.window) rules.window += tile.ahead;  // the kernels count a window from the last key that is seen
     layout_.attend_segment(
-        {workspace.queries + ptrdiff_t{kv_head} * num_queries * heads_.head_dim, workspace.kv_lens, rules, min_key_,
-         num_queries, in.cache.keys + head_offset(kv_head), in.cache.values + head_offset(kv_head), slots,
-         in.cache.slot_bytes(), segment * kSegmentKeys, segment_keys(tile, segment), heads_.head_dim, scale_, next},
+        {workspace.queries + ptrdiff_t{kv_heads.first} * num_queries * heads_.head_dim, workspace.kv_lens, rules,
+         min_key_, kv_heads.count, num_queries, in.cache.keys + head_offset(kv_heads.first),
+         in.cache.values + head_offset(kv_heads.first), slots, in.cache.slot_bytes(), segment * kSegmentKeys,
+         segment_keys(tile, segment), heads_.head_dim, scale_, next},
         out, workspace.scratch);
 }
 
@@ -100,14 +101,17 @@ void Attention<S>::run_tile(const Tile& tile, const Tile* next_tile, const Input
         int next_segment = s + 1 < end ? s + 1 : next_tile ? first_segment(*next_tile, in.rules.window) : 0;
         int next_keys = follower ? segment_keys(*follower, next_segment) : 0;
         if (follower) in.plan.find_slots(*follower, next_segment * kSegmentKeys, next_keys, next_slots);
-        for (int h = 0; h < kv_heads; ++h) {
+        for (int h = 0, count; h < kv_heads; h += count) {
+            count = num_queries <= kFewQueries ? std::min(layout_.max_heads, kv_heads - h) : 1;
             KVPrefetch next{in.cache.keys, in.cache.values, next_slots, next_keys};
-            if (h + 1 < kv_heads)
-                next = {in.cache.keys + head_offset(h + 1), in.cache.values + head_offset(h + 1), slots,
+            if (h + count < kv_heads)
+                next = {in.cache.keys + head_offset(h + count), in.cache.values + head_offset(h + count), slots,
                         segment_keys(tile, s)};
-            PartialAttention partial = partial_at(workspace.partial, num_queries);
-            attend_segment(tile, h, s, in, workspace, slots, next, partial);
-            table_.merge_segments(state(h), partial, num_queries, heads_.head_dim);
+            PartialAttention partial = partial_at(workspace.partial, count * num_queries);
+            attend_segment(tile, {h, count}, s, in, workspace, slots, next, partial);
+            for (int i = 0; i < count; ++i)
+                table_.merge_segments(state(h + i), partial.from(i * num_queries, heads_.head_dim), num_queries,
+                                      heads_.head_dim);
         }
     }
     for (int h = 0; h < kv_heads; ++h) write_output(tile, h, state(h), in, workspace);
@@ -138,7 +142,7 @@ void Attention<S>::run_split(const SplitTask& task, const SplitTask* next_task, 
             next.keys = in.cache.keys + head_offset(next_task->kv_head);
             next.values = in.cache.values + head_offset(next_task->kv_head);
         }
-        attend_segment(tile, task.kv_head, task.segment, in, workspace, workspace.slots[0], next,
+        attend_segment(tile, {task.kv_head, 1}, task.segment, in, workspace, workspace.slots[0], next,
                        partial(task.segment));
     }
     std::atomic<int>& remaining = remaining_[static_cast<size_t>(task.tile * kv_heads + task.kv_head)];

@@ -40,6 +40,9 @@ class Attention {
     struct SplitTask {
         int tile, segment, kv_head;
     };
+    struct KVHeads {
+        int first, count;
+    };
     struct Inputs {
         const AttentionPlan& plan;
         const S* q;
@@ -58,7 +61,7 @@ class Attention {
     }
     void prepare_split(const std::vector<Tile>& tiles);
     void gather_queries(const Tile& tile, int begin, int end, const Inputs& in, Workspace& workspace) const;
-    void attend_segment(const Tile& tile, int kv_head, int segment, const Inputs& in, const Workspace& workspace,
+    void attend_segment(const Tile& tile, KVHeads kv_heads, int segment, const Inputs& in, const Workspace& workspace,
                         const int64_t* slots, KVPrefetch next, PartialAttention out) const;
     void run_tile(const Tile& tile, const Tile* next_tile, const Inputs& in, Workspace& workspace) const;
     void run_split(const SplitTask& task, const SplitTask* next_task, const Inputs& in, Workspace& workspace);

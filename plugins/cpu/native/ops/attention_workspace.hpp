@@ -20,6 +20,10 @@ inline char* align_to_line(std::vector<char>& memory) {
     return memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
 }
 
+// Up to this many queries of a KV head, a call of `KVLayout::attend_segment` takes several heads. It waits for memory
+// then, and reads longer runs of it.
+constexpr int kFewQueries = 16;
+
 size_t partial_bytes(int num_queries, int head_dim);
 PartialAttention partial_at(char* memory, int num_queries);
 
@@ -31,10 +35,11 @@ struct AttentionWorkspace {
     int* kv_lens;
     int64_t* slots[2];  // [kSegmentKeys]: of this segment and of the next
     char* states;       // [KV heads] partial results over the segments so far
-    char* partial;      // of one segment
+    char* partial;      // of the heads of one call
     char* scratch;
 
-    void resize(int max_queries, const HeadShape& heads);
+    // max_heads: of one call of `KVLayout::attend_segment`
+    void resize(int max_queries, int max_heads, const HeadShape& heads);
 
    private:
     std::vector<char> memory_;
