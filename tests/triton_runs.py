@@ -65,27 +65,3 @@ def ptx_for_sm90(kernel, pointers, integers, constants, *, floats=(), free=(), *
     built = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
     assert len(built.asm["cubin"]) > 1000
     return built.asm["ptx"]
-
-
-def mend_the_interpreter():
-    """For a process that interprets and does nothing else with Triton.
-
-    Triton 3.6 makes loop bounds of arrays of one number by int(), which numpy refuses from 2.4 on. It also replaces the
-    functions of the language anew in every call of a function of the device: once for each module is enough, and takes
-    half the time.
-    """
-    from triton.runtime import interpreter
-
-    patch_tensor, patch_lang, patched = interpreter._patch_lang_tensor, interpreter._patch_lang, set()
-
-    def patch_and_mend(tensor, scope):
-        patch_tensor(tensor, scope)
-        scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
-
-    def patch_once(function):
-        if id(function.__globals__) not in patched:
-            patched.add(id(function.__globals__))
-            patch_lang(function)
-        return interpreter._LangPatchScope()
-
-    interpreter._patch_lang_tensor, interpreter._patch_lang = patch_and_mend, patch_once

@@ -13,7 +13,8 @@ if __name__ == "__main__":
 
 import torch
 
-from triton_runs import mend_the_interpreter, outcome
+from triton_interpreter import mend_the_interpreter
+from triton_runs import outcome
 
 CPU = torch.device("cpu")
 

@@ -30,7 +30,8 @@ from specserve_graphs.static_rows import StaticRows
 from specserve_workbench.testing.engines import run
 from specserve_workbench.testing.requests import toy_request
 from specserve_workbench.testing.toy import write_checkpoint
-from triton_runs import mend_the_interpreter, outcome
+from triton_interpreter import mend_the_interpreter
+from triton_runs import outcome
 
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}
 

@@ -18,7 +18,8 @@ import pytest
 import torch
 from lowrank_checks import check_segments_get_what_their_adapters_add
 
-from triton_runs import mend_the_interpreter, outcome
+from triton_interpreter import mend_the_interpreter
+from triton_runs import outcome
 
 ROW_COUNTS = (1, 15, 16, 33, 64, 70)
 
