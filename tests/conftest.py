@@ -17,6 +17,7 @@ os.environ["GOMP_SPINCOUNT"] = "100"
 import torch
 from hypothesis import settings
 
+from specserve.engine import measure_costs
 from specserve.models.locate import locate_model
 from specserve.plugins import discovery
 from specserve.text.tokenizer import HfTokenizer
@@ -85,6 +86,15 @@ def installed_plugins_are_read_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(discovery, "discover", discover)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def steps_are_timed_once() -> Iterator[None]:
+    """What steps take decides no token: engines time them for a moment. `test_step_costs` times them in earnest."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measure_costs, "ROUNDS", 1)
+        patch.setattr(measure_costs, "ROUNDS_OF_FEW_ROWS", 1)
         yield
 
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from planning_cases import batch_of, chain, with_draft
 from specserve.batch.span import ScheduledSpan
-from specserve.engine.measure_costs import POINTS, CostProbe, measure_costs
+from specserve.engine import measure_costs as measuring
+from specserve.engine.measure_costs import POINTS, ROUNDS, ROUNDS_OF_FEW_ROWS, CostProbe, measure_costs
 from specserve_adaptive.step_costs import StepCosts
 from specserve_workbench.testing.engines import make_engine
 
@@ -122,6 +123,13 @@ def test_rows_that_are_padded_to_a_graph_bucket_cost_as_much_as_the_full_bucket(
     assert [costs.seconds(rows, 1) for rows in (1, 2, 4, 5, 8)] == [1.0, 2.0, 2.0, 4.0, 4.0]
 
 
+@pytest.fixture
+def _timed_in_earnest(monkeypatch):
+    monkeypatch.setattr(measuring, "ROUNDS", ROUNDS)
+    monkeypatch.setattr(measuring, "ROUNDS_OF_FEW_ROWS", ROUNDS_OF_FEW_ROWS)
+
+
+@pytest.mark.usefixtures("_timed_in_earnest")
 @pytest.mark.parametrize(("num_blocks", "max_rows", "expected"), [
     (64, 512, list(POINTS)), (64, 40, [1, 4, 8, 16, 32, 33]), (3, 512, [1, 4, 8, 16]), (2, 1, [1]),
 ])  # fmt: skip
@@ -133,6 +141,7 @@ def test_costs_are_measured_at_the_points_that_fit(toy_model, num_blocks, max_ro
     assert costs.per_key >= 0.0
 
 
+@pytest.mark.usefixtures("_timed_in_earnest")
 def test_costs_are_measured_where_no_graph_bucket_fits_into_the_cache(toy_model):
     parts = make_engine(toy_model, graphs="full", graph_buckets=(48,), kv_memory="48K").engine.parts
     costs = measure_costs(CostProbe(parts.runner, parts.builder, 3, 512, lambda: None), 2.0)
@@ -140,6 +149,7 @@ def test_costs_are_measured_where_no_graph_bucket_fits_into_the_cache(toy_model)
     assert costs.buckets == (48,)
 
 
+@pytest.mark.usefixtures("_timed_in_earnest")
 def test_a_measurement_without_time_ends_after_two_points(toy_model):
     parts = make_engine(toy_model, kv_memory="1M").engine.parts
     costs = measure_costs(CostProbe(parts.runner, parts.builder, 64, 512, lambda: None), 0.0)

@@ -14,8 +14,8 @@ from specserve.models.formats.safetensors import Safetensors
 from specserve.models.locate import check_target, locate_on_disk, locate_tokenizer
 from specserve.models.made_directories import holds_files
 from specserve.models.weight_files import weight_files
+from specserve.plugins import discovery
 from specserve.plugins.best_graphs import with_best_graphs
-from specserve.plugins.discovery import discover
 from specserve.plugins.enabling import decide
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def check_before_loading(config: EngineConfig) -> None:
     """Raises ConfigError and its kind."""
-    installed = discover()
+    installed = discovery.discover()
     _, decision = with_best_graphs(config, lambda tried: decide(tried, installed))
     model = locate_on_disk(config.model)
     if model is not None:  # else it has to be downloaded

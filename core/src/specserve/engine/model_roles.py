@@ -14,7 +14,7 @@ from specserve.models.family import ModelFamily
 from specserve.models.library import ModelLibrary
 from specserve.models.part import WHOLE_MODEL, ModelPart
 from specserve.models.weight_format import QuantMethod, WeightFiles, WeightFormat
-from specserve.plugins.discovery import discover
+from specserve.plugins import discovery
 from specserve.plugins.host import PluginHost
 from specserve.plugins.interface_checks import as_list, check_extends, check_members, check_type
 from specserve.plugins.loaded_plugin import BUILTIN
@@ -60,7 +60,7 @@ def collect_formats(config: EngineConfig, host: PluginHost) -> list[WeightFormat
 def installed_formats() -> list[WeightFormat]:
     """Those that installed plugins read, and the engine's: for files beside the model, such as those of a draft head,
     which are read before an engine is made, and by commands that make none. Raises PluginError."""
-    names = [name for name, plugin in discover().items() if READ_WEIGHTS & {*plugin.provides}]
+    names = [name for name, plugin in discovery.discover().items() if READ_WEIGHTS & {*plugin.provides}]
     config = EngineConfig(model="", plugins=tuple(names), default_plugins=False)
     return collect_formats(config, PluginHost.start(config))
 
