@@ -20,7 +20,7 @@ from specserve_workbench.testing.requests import toy_request
 from specserve_workbench.testing.toy import write_checkpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     from torch import Tensor
@@ -194,14 +194,25 @@ def memory_for(num_blocks: int, target: Path, draft: Path, **options: Any) -> st
 
 
 def fresh_draft_kv(target: Path, draft: Path, tokens: Sequence[int], **options: Any) -> DraftKV:
-    """Of an engine that has computed nothing but these tokens, as one prompt."""
+    """Of these tokens as one prompt, by an engine that has computed nothing else."""
+    return each_fresh_draft_kv(target, draft, {"fresh": tokens}, **options)["fresh"]
+
+
+def each_fresh_draft_kv(
+    target: Path, draft: Path, texts: Mapping[str, Sequence[int]], **options: Any
+) -> dict[str, DraftKV]:
+    """Of each text as one prompt, one after the other in an engine that keeps nothing of those before."""
     whole = {"prefix_cache": False, "max_num_batched_tokens": 4096, "kv_memory": "64M"}
-    engine = eagle_engine(target, draft, **(options | whole))
-    engine.add(toy_request("fresh", tokens, max_tokens=3, ignore_eos=True))
-    engine.step()
-    sequence = runtime_of(engine).sequences["fresh"]
-    assert sequence.num_fed >= len(tokens)
-    return draft_kv(engine, sequence)
+    engine, found = eagle_engine(target, draft, **(options | whole)), {}
+    for name, tokens in texts.items():
+        engine.add(toy_request(name, tokens, max_tokens=3, ignore_eos=True))
+        engine.step()
+        sequence = runtime_of(engine).sequences[name]
+        assert sequence.num_fed >= len(tokens)
+        found[name] = draft_kv(engine, sequence)
+        engine.abort(name)
+        assert not runtime_of(engine).sequences
+    return found
 
 
 def transformers_target(path: Path) -> Any:

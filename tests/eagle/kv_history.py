@@ -12,8 +12,8 @@ import torch
 from eagle_engines import (
     DraftKV,
     draft_kv,
+    each_fresh_draft_kv,
     eagle_engine,
-    fresh_draft_kv,
     is_by_slot,
     memory_for,
     runtime_of,
@@ -157,7 +157,7 @@ def assert_follows_the_truth(target: Path, draft: Path, seed: int, *, num_tokens
     engine = eagle_engine(target, draft, **options)
     history = History(engine, answers, seed).run()
     assert not engine.metrics.drafter_faults
-    fresh = {name: fresh_draft_kv(target, draft, answers[name], **options) for name in answers}
+    fresh = each_fresh_draft_kv(target, draft, answers, **options)
     for name, kv in history.snapshots:
         count = len(kv.tokens)
         assert torch.equal(kv.data, fresh[name].data[:, :, :count]), (name, count)

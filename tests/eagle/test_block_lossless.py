@@ -13,6 +13,8 @@ from qwen35_blocks import write_target
 from covering import covering
 from specserve_workbench.testing.engines import run_requests
 
+NUM_REQUESTS = dict(zip(LIMITS, (5, 10, 30), strict=True))
+"""One after the other they take many steps: fewer of them."""
 PLUGINS = [name for name in (*BESIDE, *BESIDE_BLOCKS) if "eagle" in name]
 
 
@@ -22,7 +24,7 @@ def target(tmp_path_factory):
 
 
 def check(case, limits):
-    requests = requests_for(case.beside, 30 if "preempted" in limits else 12)
+    requests = requests_for(case.beside, NUM_REQUESTS[limits])
     plain = case.plain_engine()
     expected = run_requests(plain, for_engine(plain, requests, case.beside)).decided()
     engine = case.engine(**tight(case.limits()[limits]))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 import torch
 from eagle_engines import eagle_engine, transformers_target, write_target
-from test_eagle_lossless import BESIDE, TREES, assert_lossless, assert_lossless_beside, mixed_requests
+from test_eagle_lossless import BESIDE, TREES, assert_lossless, assert_lossless_beside, requests_in
 from test_eagle_native import Drafts, requests_of_all_sorts
 from toy_block_heads import ALL_FORMS, RANK, Reference, random_block_head
 
@@ -184,7 +184,7 @@ def test_a_draft_model_that_is_on_no_disk_yet_is_judged_once_its_kind_is_known()
 def test_trees_of_blocks_change_nothing(target, block_heads, case):
     form, settings, batch_size, dtype = case
     assert_lossless(
-        target, block_heads[form], mixed_requests(20), settings=settings, max_num_seqs=batch_size, dtype=dtype,
+        target, block_heads[form], requests_in(batch_size), settings=settings, max_num_seqs=batch_size, dtype=dtype,
         max_num_batched_tokens=256,
     )  # fmt: skip
 

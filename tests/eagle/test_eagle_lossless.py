@@ -11,7 +11,7 @@ from kv_history import Fickle
 
 import drafted_requests
 from covering import covering
-from specserve_workbench.testing.engines import accepted, make_engine, run, run_requests
+from specserve_workbench.testing.engines import accepted, make_engine, plain_run, run_requests
 from toy_adapters import lora_of, lora_options, under, write_adapters
 
 VOCAB = 64
@@ -33,8 +33,13 @@ def drafts(target, tmp_path_factory):
 mixed_requests = partial(drafted_requests.mixed_requests, vocab_size=VOCAB)
 
 
+def requests_in(batch_size):
+    """One after the other they take many steps: fewer of them."""
+    return mixed_requests(7 if batch_size == 1 else 20)
+
+
 def assert_lossless(target, draft, requests, *, settings=CHAINS, planner=None, **options):
-    plain = run(target, requests, **options)
+    plain = plain_run(target, requests, **options)
     engine = eagle_engine(target, draft, settings=settings, planner=planner, **options)
     speculative = run_requests(engine, requests)
     assert not speculative.metrics.drafter_faults
@@ -46,7 +51,7 @@ def assert_lossless(target, draft, requests, *, settings=CHAINS, planner=None, *
 
 def assert_drafts_change_nothing(target, draft, settings, batch_size, dtype):
     assert_lossless(
-        target, draft, mixed_requests(20), settings=settings, max_num_seqs=batch_size, dtype=dtype,
+        target, draft, requests_in(batch_size), settings=settings, max_num_seqs=batch_size, dtype=dtype,
         max_num_batched_tokens=256,
     )  # fmt: skip
 
@@ -77,7 +82,7 @@ def test_the_products_own_planner_and_depth_change_nothing(target, drafts, kind,
     engine = make_engine(target, **eagle_options(drafts[kind], topk=topk)).engine
     speculative = run_requests(engine, requests)
     assert not speculative.metrics.drafter_faults
-    assert speculative.decided() == run(target, requests).decided()
+    assert speculative.decided() == plain_run(target, requests).decided()
 
 
 @pytest.mark.sweep
@@ -110,7 +115,7 @@ def assert_lossless_when_tight(target, draft, options, *, settings=CHAINS, **oth
     if num_blocks is None:
         assert_lossless(target, draft, requests, settings=settings, **options, **others)
         return
-    plain = run(target, requests, **options, **others).decided()
+    plain = plain_run(target, requests, **options, **others).decided()
     memory = memory_for(num_blocks, target, draft, settings=settings, **others, **options)
     engine = eagle_engine(target, draft, settings=settings, kv_memory=memory, **others, **options)
     assert run_requests(engine, requests).decided() == plain
@@ -146,7 +151,7 @@ def test_no_drafts_change_anything_when_tight(target, drafts, kind, settings, op
 @pytest.mark.parametrize("kind", ["standalone", "eagle3", "dspark", "peagle"])
 def test_limits_that_come_and_go_change_nothing(target, drafts, kind):
     requests = mixed_requests(12)
-    plain = run(target, requests)
+    plain = plain_run(target, requests)
     answers = {r.request_id: [*r.prompt_token_ids, *plain.tokens()[r.request_id]] for r in requests}
     engine = eagle_engine(target, drafts[kind], planner=Fickle(answers, 0))
     assert run_requests(engine, requests).decided() == plain.decided()
@@ -158,7 +163,7 @@ def test_limits_that_come_and_go_change_nothing(target, drafts, kind):
 @pytest.mark.parametrize("kind", ["standalone", "mtp", "dspark", "peagle"])
 def test_those_that_stay_notice_nothing_of_those_that_are_aborted(target, drafts, kind):
     requests = mixed_requests(16)
-    plain = run(target, requests).tokens()
+    plain = plain_run(target, requests).tokens()
     engine, tokens = eagle_engine(target, drafts[kind]), {}
     for request in requests:
         engine.add(request)

@@ -19,7 +19,7 @@ from specserve_eagle.training.teacher import LessonMemory
 
 @pytest.fixture(scope="module")
 def target_dir(tmp_path_factory):
-    return write_target(tmp_path_factory.mktemp("target"))
+    return write_target(tmp_path_factory.mktemp("target"), num_hidden_layers=2)
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_time_is_kept_for_what_follows_training(target_dir, tmp_path, clock):
 @pytest.mark.parametrize("seconds", range(100, 112))
 def test_steps_that_the_target_reads_nothing_for_do_not_shorten_what_is_kept(target_dir, tmp_path, clock, seconds):
     target, began = Target.load(target_dir, "cpu"), clock[0]
-    trainer, windows = make_trainer("eagle", target, tmp_path)
+    trainer, windows = make_trainer("eagle", target, tmp_path, unroll=1)
     target.memory, windows.reuse, windows.recent = LessonMemory(8), 8, 4
     features, loss_of = target.features, trainer.loss_of
 
