@@ -1,4 +1,4 @@
-"""Triton's interpreter as checks of kernels need it, for a process that interprets and does nothing else with Triton."""
+"""Triton's interpreter for checks of kernels: in a process that interprets and does nothing else with Triton."""
 
 from __future__ import annotations
 
