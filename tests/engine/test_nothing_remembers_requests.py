@@ -15,7 +15,7 @@ from specserve_workbench.testing.engines import make_engine
 from specserve_workbench.testing.requests import toy_request
 
 NAME = "forget me"
-NUM_REQUESTS = 240
+NUM_REQUESTS = 168
 MOST_HELD = 2 * 12 + 64
 CONTAINERS = (dict, list, tuple, set, frozenset)
 CONFIGURATIONS = {
@@ -47,7 +47,7 @@ def held() -> Counter[str]:
 
 def serve(engine, numbers):
     """Not in the caller's frame, which would keep them. One of three is aborted."""
-    requests = [toy_request(f"{NAME} {i}", [*range(1, 9 + i % 5)] * 4, max_tokens=40, ignore_eos=True) for i in numbers]
+    requests = [toy_request(f"{NAME} {i}", [*range(1, 9 + i % 5)] * 4, max_tokens=24, ignore_eos=True) for i in numbers]
     for one in requests:
         engine.add(one)
     for _ in range(6):

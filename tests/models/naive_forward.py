@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 import torch
@@ -21,13 +22,19 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve.models.decoder import DecoderModel
+    from specserve.models.weight_format import WeightFormat
 
 TILE = 32
 
 
+@cache
+def formats() -> list[WeightFormat]:
+    return installed_formats()
+
+
 def load(path: Path, on_progress=None, **options) -> DecoderModel:
     """By the engine's families, in every format that an installed plugin reads."""
-    loader = ModelLoader(formats=installed_formats(), on_progress=on_progress)
+    loader = ModelLoader(formats=formats(), on_progress=on_progress)
     return loader.load(path, kernels=TorchKernels(), **options)
 
 

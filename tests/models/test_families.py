@@ -73,7 +73,7 @@ def test_a_key_that_is_absent_means_what_it_does_in_transformers(tmp_path, famil
 @covering(family=FAMILIES, arithmetic=["torch-float32", "torch-bfloat16", "cpu-float32", "cpu-bfloat16"])
 def test_drafts_chunks_and_neighbours_change_nothing(tmp_path, family, arithmetic):
     kernels, dtype = arithmetic.split("-")
-    path, requests = tmp_path / "model", varied_requests(12)
+    path, requests = tmp_path / "model", varied_requests(8)
     write_checkpoint(path, architecture=family, **VARIED.get(family, {}))
     options = {"dtype": dtype, "plugins": ("cpu",) if kernels == "cpu" else ()}
     alone = run(path, requests, max_num_seqs=1, prefix_cache=False, **options)

@@ -53,7 +53,7 @@ def model_of(tmp_path_factory):
 
 
 def check(case, names):
-    requests = requests_for(case.beside, 30 if "32 preempted" in names else 12)
+    requests = requests_for(case.beside, 30 if "32 preempted" in names else 9)
     plain = case.plain_engine()
     expected = run_requests(plain, for_engine(plain, requests, case.beside)).decided()
     assert len({tuple(each[0]) for each in expected.values()}) > 8

@@ -67,7 +67,7 @@ PLUGIN = InProcessPlugin(Plugin(), PluginDeclaration(name="shifting", provides={
 @pytest.mark.parametrize("plugins", [(), ("cpu",), ("cpu", "graphs")], ids=str)
 def test_drafts_chunks_and_neighbours_change_nothing(tmp_path, plugins, dtype):
     path = write_checkpoint(tmp_path / "model", architecture=Shifting(), num_hidden_layers=4)
-    requests, given = varied_requests(16), {"plugins": plugins, "dtype": dtype}
+    requests, given = varied_requests(8), {"plugins": plugins, "dtype": dtype}
     if "graphs" in plugins:
         given |= {"graphs": "piecewise", "graph_buckets": (8, 24)}
     alone = make_engine(path, **given, extra={"shifting": PLUGIN}, max_num_seqs=1, prefix_cache=False).engine
