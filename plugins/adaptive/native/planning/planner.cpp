@@ -232,6 +232,8 @@ void Planner::choose(const std::vector<Request*>& requests, const std::vector<co
             request.predicted.push_back(predicted);
         }
     }
+    if (deepest > 0.0)
+        depth_ = std::min(depth_, static_cast<int32_t>(deepest));  // drafters may have a limit of their own
     if (drafting_seconds_ > 0.0) drafting.record_cost(drafting_seconds_, num_drafting_, deepest, pass_seconds_);
     drafting_seconds_ = 0.0;
 }
