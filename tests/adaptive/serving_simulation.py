@@ -22,7 +22,7 @@ from specserve_adaptive.ranked import RankedPlanner
 from specserve_adaptive.step_costs import StepCosts
 from specserve_workbench.testing.requests import toy_request
 
-PROMPT, WRONG, BUDGET = 2, 0, 512
+PROMPT, LENGTH, WRONG, BUDGET = 2, 200, 0, 512
 IDLE_COLD = 16
 """Steps after which nothing of a drafter is in the processor's caches."""
 
@@ -148,15 +148,12 @@ class SimulatedDrafter:
 
 
 class Serving:
-    """`count` requests of `length` tokens at any time; `chance(number)`: of the text of the request with that number.
-    `together`: they all begin at once, else one after the other."""
+    """`count` requests of LENGTH tokens, sampled at temperature 1, at any time, which begin together; `chance(number)`:
+    of the text of the request with that number."""
 
-    def __init__(
-        self, monkeypatch, machine, drafters, count, chance, *, length=200, together=True, seed=0, temperature=1.0
-    ):
+    def __init__(self, monkeypatch, machine, drafters, count, chance, *, seed=0):
         self.clock, self.machine, self.count, self.chance = Clock(monkeypatch), machine, count, chance
-        self.random, self.length, self.together = random.Random(seed), length, together
-        self.temperature, self.num_steps, self.num_begun, self.seed = temperature, 0, 0, seed
+        self.random, self.num_steps, self.num_begun, self.seed = random.Random(seed), 0, 0, seed
         rows = [1, 2, 4, 8, 16, 32, 64, 128, 256]
         costs = StepCosts(rows, [machine.step(n, 0) for n in rows])
         self.planner = RankedPlanner(16, costs, "fair", tuple(drafters))
@@ -169,8 +166,8 @@ class Serving:
         self.texts, self.requests, self.fresh = {}, [], set()
         self.tokens, self.plain_seconds = 0, 0.0
         self.drafted = self.followed = False
-        for place in range(count):
-            self.begin(length if together else 1 + length * (place + 1) // count)
+        for _ in range(count):
+            self.begin()
 
     def slow_down(self, planner):
         """Planning takes its time, too."""
@@ -195,10 +192,10 @@ class Serving:
     def spend(self, seconds):
         self.clock.now += seconds
 
-    def begin(self, length):
+    def begin(self):
         name = f"r{self.num_begun}"
-        wire = toy_request(name, [1] * PROMPT, max_tokens=length, temperature=self.temperature)
-        request = Request.admit(wire, seed=0, arrival=0.0, order=self.num_begun, max_len=PROMPT + length)
+        wire = toy_request(name, [1] * PROMPT, max_tokens=LENGTH, temperature=1.0)
+        request = Request.admit(wire, seed=0, arrival=0.0, order=self.num_begun, max_len=PROMPT + LENGTH)
         self.texts[name] = Text(f"{self.seed} {name}", self.chance(self.num_begun))
         self.num_begun += 1
         self.requests.append(request)
@@ -244,7 +241,7 @@ class Serving:
         for request in ended:
             self.requests.remove(request)
             del self.texts[request.id]
-            self.begin(self.length)
+            self.begin()
 
     def decide(self, request, draft):
         place, left = len(request.tokens), request.max_len - len(request.tokens)

@@ -20,13 +20,11 @@ def head(share, count):
     return Costs(fixed, (first - fixed) / count, 1 / 3, 2e-6, 1.5), LEVELS
 
 
-def texts(right, *, begun=0, before=0.0):
-    """Draft tokens of the head are right with this probability, of the first `begun` requests with that before; n-gram
-    drafts are seldom right."""
+def texts(right):
+    """Draft tokens of the head are right with this probability; n-gram drafts are seldom right."""
 
     def of_request(number):
-        of_head = before if number < begun else right
-        return lambda name, place: of_head if name == HEAD else 0.1 if (place // 4 * 7 + number) % 10 < 4 else None
+        return lambda name, place: right if name == HEAD else 0.1 if (place // 4 * 7 + number) % 10 < 4 else None
 
     return of_request
 

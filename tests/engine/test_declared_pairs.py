@@ -186,7 +186,7 @@ def run_with(toy_model, feature, partner, requests, *plugins):
 
 # a bias towards one token makes text that repeats, so that the template's drafter has something to guess
 REPETITIVE = [toy_request(f"r{i}", (5, 6, 6), max_tokens=30, logit_bias={6: 20.0 + i}, seed=i) for i in range(4)]
-REQUESTS = (*varied_requests(14), *REPETITIVE)
+REQUESTS = (*varied_requests(18), *REPETITIVE)
 
 
 @cache
