@@ -42,7 +42,7 @@ UNPACKED := build/smollm2/config.json
 ifeq ($(MODEL),demo)
 SERVED := --plugin eagle --set eagle.model=demo-eagle3
 else ifeq ($(MODEL),smollm2)
-SERVED := $(SMOLLM2) --plugin eagle --set eagle.model=smollm2-eagle3 --set eagle.topk=3 --set eagle.draft_tokens=8
+SERVED := $(SMOLLM2) --plugin eagle --set eagle.model=smollm2-eagle3 --set eagle.topk=3 --set eagle.draft_tokens=8 --set eagle.weights=int8
 CASES := --cases chat
 FILES := $(VENV)/.gguf $(SMOLLM2)
 else

@@ -61,3 +61,14 @@ def test_weights_of_few_bits_lose_no_drafts(weights, temperature):
     tokens, length = drafted("demo-eagle3", temperature, weights)
     assert tokens == plain(temperature, weights)
     assert length >= LEAST["demo-eagle3"][temperature > 0]
+
+
+@pytest.mark.parametrize("head", ["demo-eagle3", "demo-dspark", "demo-standalone"])
+def test_a_head_of_rounded_weights_is_accepted_as_often(head):
+    settings = {"eagle": {"model": head, "steps": 3, "weights": "int8"}}
+    engine = make_engine("demo", plugins=("cpu", "eagle"), plugin_options=settings, dtype="bfloat16").engine
+    verify_everything(engine)
+    result = run_requests(engine, requests(0.0))
+    assert result.tokens() == plain(0.0)
+    length = 1 + result.metrics.num_accepted_tokens / result.metrics.num_drafts
+    assert length == pytest.approx(drafted(head, 0.0)[1], rel=0.03)

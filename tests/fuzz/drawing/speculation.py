@@ -55,7 +55,7 @@ def draw_speculation(rng: random.Random, model: ModelPlan) -> dict[str, Any]:
 def draw_eagle(rng: random.Random) -> dict[str, Any]:
     """Of the target as its own draft model, or of the block that drafts within it where it has recurrent layers."""
     steps, topk = rng.choice((1, 2, 3, 5, "auto")), rng.choice((1, 1, 1, 2, 4))
-    return {"steps": steps, "topk": topk}
+    return {"steps": steps, "topk": topk, "weights": rng.choice(("auto", "auto", "int8"))}
 
 
 def draw_ngram(rng: random.Random) -> dict[str, Any]:

@@ -93,6 +93,12 @@ class Projection:
         """As the file has it, until it is packed."""
         return self._weight.read() if isinstance(self._weight, DeferredWeight) else self._weight
 
+    def quantise(self, to: Callable[[Tensor], QuantisedWeight]) -> None:
+        """Before `finalize`: a weight that its file has not quantised becomes `to` of it."""
+        stored = self.stored()
+        if isinstance(stored, torch.Tensor):
+            self._weight = to(stored)
+
     def finalize(self, kernels: KernelSet) -> None:
         """After the last `set_kernel`: the core's own kernel packs the weight, and `weight` becomes empty. A kernel
         that packs nothing reads quantised weights in the model's dtype."""
@@ -147,6 +153,9 @@ class Projection:
 
 class Router(Projection):
     """[experts, in]: its outputs choose experts, so no kernel set rounds its weight."""
+
+    def quantise(self, to: Callable[[Tensor], QuantisedWeight]) -> None:
+        """It stays as it is."""
 
     def prepared_by(self, kernels: KernelSet, weight: Tensor) -> Callable[[Tensor], Tensor] | None:
         return kernels.prepare_router(weight, self.bias)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import torch
 
-from specserve.protocols.quantised import Factors, QuantisedWeight, StackedWeight
+from specserve.protocols.quantised import DENSE_AT_ONCE, Factors, QuantisedWeight, StackedWeight
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -32,6 +32,22 @@ def dense(weight: Weight) -> Tensor:
     if isinstance(weight, StackedWeight):
         return torch.cat([part.dense() for part in weight.parts])
     return weight.dense() if isinstance(weight, QuantisedWeight) else weight
+
+
+def to_eight_bits(weight: Tensor) -> QuantisedWeight:
+    """weight: [out, in], rounded to the nearest of 255 multiples of a scale for each output, which is its largest
+    number / 127. ValueError where a number is not finite."""
+    if not weight.isfinite().all():
+        raise ValueError("only finite weights can be quantised")
+    integers = weight.new_empty(weight.shape, dtype=torch.int8)
+    scales = weight.new_empty((len(weight), 1), dtype=torch.float32)
+    at_once = max(DENSE_AT_ONCE // max(weight.shape[1], 1), 1)
+    for begin in range(0, len(weight), at_once):
+        rows = slice(begin, begin + at_once)
+        wide = weight[rows].float()
+        scales[rows] = wide.abs().amax(1, keepdim=True) / 127
+        integers[rows] = torch.round(wide / scales[rows].clamp_min(torch.finfo(torch.float32).tiny)).to(torch.int8)
+    return QuantisedWeight(integers, scales, weight.shape[1], weight.dtype)
 
 
 def placed(weight: Tensor | QuantisedWeight, device: torch.device, dtype: torch.dtype) -> Tensor | QuantisedWeight:

@@ -229,6 +229,10 @@ class AdaptableProjection(Protocol):
         """Compute the map with this kernel. Raises PluginError where another owner has set one."""
         ...
 
+    def quantise(self, to: Callable[[Tensor], QuantisedWeight]) -> None:
+        """Before `finalize`: a weight that its file has not quantised becomes `to` of it. A router's stays as it is."""
+        ...
+
     def finalize(self, kernels: KernelSet) -> None:
         """The core's call, once all plugins have adapted the model: packs the weight, unless a kernel was set."""
         ...

@@ -7,17 +7,21 @@ from typing import TYPE_CHECKING
 import torch
 
 from specserve.api.models import Projection
+from specserve_eagle.draft_weights import finalize
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve.api.models import DecoderModel
     from specserve_eagle.checkpoints.tensors import HeadCheckpoint
+    from specserve_eagle.options import DraftWeights
 
 
 class HeadReader:
-    def __init__(self, checkpoint: HeadCheckpoint, target: DecoderModel) -> None:
-        self.checkpoint, self.target, self.kernels = checkpoint, target, target.kernels
+    """`weights`: how those of its linear maps are kept."""
+
+    def __init__(self, checkpoint: HeadCheckpoint, target: DecoderModel, weights: DraftWeights = "auto") -> None:
+        self.checkpoint, self.target, self.kernels, self.weights = checkpoint, target, target.kernels, weights
         self.projections: dict[str, Projection] = {}
         """All that were made, by canonical name."""
 
@@ -40,7 +44,7 @@ class HeadReader:
     ) -> Projection:
         """weight: [out, in]."""
         made = kind(name, weight, bias, self.kernels.linear)
-        made.finalize(self.kernels)
+        finalize(made, self.kernels, self.weights, self.checkpoint.path)
         self.projections[name] = made
         return made
 

@@ -53,7 +53,7 @@ def drafter_at(path: Path, config: EngineConfig, options: EagleOptions, target: 
     if kind == "standalone":
         if path == locate_model(config.model):
             expect_no_mtp(path)
-        return EagleDrafter(load_standalone(path, config, target, lookahead), options)
+        return EagleDrafter(load_standalone(path, config, target, lookahead, options.weights), options)
     if not isinstance(target, DecoderModel):
         shared = (
             "an assistant, which reads its target's embedding, final norm, and keys and values"
@@ -65,15 +65,15 @@ def drafter_at(path: Path, config: EngineConfig, options: EagleOptions, target: 
             "itself. Use a stand-alone draft model, or n-gram drafts."
         )
     if kind == "assistant":
-        return AssistantDrafter(load_assistant(path, target), target, options)
+        return AssistantDrafter(load_assistant(path, target, options.weights), target, options)
     if kind == "block":
-        model = load_block_head(path, target)
+        model = load_block_head(path, target, options.weights)
         return BlockDrafter(model, options.max_nodes) if options.topk == 1 else BlockTreeDrafter(model, options)
     head = read_head_config(path, target.config)
     if head.masks is None:
-        return EagleDrafter(load_head(path, head, target, lookahead), options)
+        return EagleDrafter(load_head(path, head, target, lookahead, options.weights), options)
     refuse_trees(options)
-    parallel = load_head(path, head, target, lookahead)
+    parallel = load_head(path, head, target, lookahead, options.weights)
     steps = parallel.tokens_per_pass if options.steps == AUTO else options.steps
     return ParallelDrafter(parallel, min(steps, options.max_nodes))
 

@@ -46,13 +46,16 @@ if TYPE_CHECKING:
     from specserve_eagle.checkpoints.head_config import HeadConfig
     from specserve_eagle.checkpoints.tensors import HeadCheckpoint
     from specserve_eagle.draft_model import Lookahead
+    from specserve_eagle.options import DraftWeights
 
 
-def load_head(path: Path, config: HeadConfig, target: DecoderModel, lookahead: Lookahead) -> DraftModel:
+def load_head(
+    path: Path, config: HeadConfig, target: DecoderModel, lookahead: Lookahead, weights: DraftWeights = "auto"
+) -> DraftModel:
     """Raises ModelError for whatever does not fit the target."""
     checkpoint = open_head(path, config)
     ids = draft_ids(checkpoint, config)
-    builder = HeadBuilder(config, checkpoint, target)
+    builder = HeadBuilder(config, checkpoint, target, weights)
     decoder = builder.decoder()
     layers = DraftLayers(
         num_heads=config.num_heads,
@@ -80,8 +83,10 @@ def load_head(path: Path, config: HeadConfig, target: DecoderModel, lookahead: L
 class HeadBuilder(HeadReader):
     """Makes the layers of the formats that read a hidden state per row."""
 
-    def __init__(self, config: HeadConfig, checkpoint: HeadCheckpoint, target: DecoderModel) -> None:
-        super().__init__(checkpoint, target)
+    def __init__(
+        self, config: HeadConfig, checkpoint: HeadCheckpoint, target: DecoderModel, weights: DraftWeights
+    ) -> None:
+        super().__init__(checkpoint, target, weights)
         self.config = config
 
     def decoder(self) -> DecoderModel:

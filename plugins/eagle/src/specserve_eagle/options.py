@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -13,6 +13,7 @@ from specserve_eagle.checkpoints.detect import DraftKind, kind_of
 
 MAX_STEPS, MAX_TOPK, MAX_DRAFT_TOKENS = 16, 16, 256
 AUTO: Literal["auto"] = "auto"
+DraftWeights: TypeAlias = Literal["auto", "int8"]
 
 
 def check_files(model: str) -> DraftKind | None:
@@ -38,6 +39,9 @@ class EagleOptions(msgspec.Struct, frozen=True, kw_only=True):
     draft_tokens: Annotated[int, Meta(ge=2, le=MAX_DRAFT_TOKENS)] | None = None
     """Rows that a request verifies per step at most, the last committed token among them; None: steps + 1 for a chain,
     and as many as pay for a tree."""
+    weights: DraftWeights = "auto"
+    """How the weights of the draft model are kept. auto is as its file has them, in the target's dtype where they are
+    not quantised. int8 is 8 bits with a scale for each output: half the memory to read in every pass."""
 
     def __post_init__(self) -> None:
         kind = None if self.model is None else check_files(self.model)  # told before the target is loaded

@@ -10,6 +10,7 @@ from specserve.models.loader import ModelLoader
 from specserve.models.read_config import read_config
 from specserve_eagle.checkpoints.stored import formats_for
 from specserve_eagle.draft_model import DraftModel
+from specserve_eagle.draft_weights import finalize
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,9 +18,12 @@ if TYPE_CHECKING:
     from specserve.api import EngineConfig
     from specserve.api.models import ServedModel
     from specserve_eagle.draft_model import Lookahead
+    from specserve_eagle.options import DraftWeights
 
 
-def load_standalone(path: Path, config: EngineConfig, target: ServedModel, lookahead: Lookahead) -> DraftModel:
+def load_standalone(
+    path: Path, config: EngineConfig, target: ServedModel, lookahead: Lookahead, weights: DraftWeights = "auto"
+) -> DraftModel:
     """Raises ModelError for another vocabulary."""
     model_config = read_config(path)
     if model_config.vocab_size != target.vocab_size:
@@ -43,7 +47,7 @@ def load_standalone(path: Path, config: EngineConfig, target: ServedModel, looka
         path, kernels=target.kernels, dtype=config.dtype, device=config.device, max_model_len=length
     )
     for projection in model.projections.values():
-        projection.finalize(model.kernels)
+        finalize(projection, model.kernels, weights, path)
     layers = DraftLayers(
         num_heads=model.num_heads,
         num_kv_heads=model.num_kv_heads,

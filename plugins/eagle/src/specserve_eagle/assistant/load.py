@@ -14,6 +14,7 @@ from specserve.models.tied_head import tied_as_stored
 from specserve.models.weight_reader import Place, WeightReader
 from specserve_eagle.assistant.config import FAMILY, ORDERED, read_assistant
 from specserve_eagle.checkpoints.stored import open_stored
+from specserve_eagle.draft_weights import finalize
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from specserve.api import TargetKeys
     from specserve.api.models import DecoderModel, ModelConfig
     from specserve_eagle.assistant.config import Clusters
+    from specserve_eagle.options import DraftWeights
 
 PRE, POST = "pre_projection", "post_projection"
 CENTROIDS, ORDER = "masked_embedding.centroids", "masked_embedding.token_ordering"
@@ -50,7 +52,7 @@ class Assistant(NamedTuple):
     max_len: int
 
 
-def load_assistant(path: Path, target: DecoderModel) -> Assistant:
+def load_assistant(path: Path, target: DecoderModel, kept: DraftWeights = "auto") -> Assistant:
     """Raises ModelError for whatever does not fit the target."""
     config, keys, target_size, clusters = read_assistant(path, target)
     length = min(target.max_model_len, supported_length(config))
@@ -74,7 +76,7 @@ def load_assistant(path: Path, target: DecoderModel) -> Assistant:
     )
     pre, post = (Projection(name, weights[name], None, target.kernels.linear) for name in (PRE, POST))
     for projection in (*decoder.projections.values(), pre, post):
-        projection.finalize(target.kernels)
+        finalize(projection, target.kernels, kept, path)
     return Assistant(decoder, pre, post, clustered, keys, length)
 
 

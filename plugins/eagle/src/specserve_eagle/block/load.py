@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from specserve.api.models import Projection
     from specserve_eagle.block.config import BlockConfig
     from specserve_eagle.checkpoints.tensors import HeadCheckpoint
+    from specserve_eagle.options import DraftWeights
 
 
 class BlockModel(NamedTuple):
@@ -39,12 +40,12 @@ class BlockModel(NamedTuple):
     layers: DraftLayers
 
 
-def load_block_head(path: Path, target: DecoderModel) -> BlockModel:
+def load_block_head(path: Path, target: DecoderModel, weights: DraftWeights = "auto") -> BlockModel:
     """Raises ModelError for whatever does not fit the target."""
     config = read_block_config(path, target.config)
     checkpoint = open_block_head(path, config)
     ids = draft_ids(checkpoint, config)
-    builder = BlockBuilder(config, checkpoint, target)
+    builder = BlockBuilder(config, checkpoint, target, weights)
     head = builder.head(None if ids is None else DraftVocabulary(ids.to(target.device), target.vocab_size))
     numbers = config.layers
     layers = DraftLayers(
@@ -62,8 +63,10 @@ def load_block_head(path: Path, target: DecoderModel) -> BlockModel:
 
 
 class BlockBuilder(HeadReader):
-    def __init__(self, config: BlockConfig, checkpoint: HeadCheckpoint, target: DecoderModel) -> None:
-        super().__init__(checkpoint, target)
+    def __init__(
+        self, config: BlockConfig, checkpoint: HeadCheckpoint, target: DecoderModel, weights: DraftWeights
+    ) -> None:
+        super().__init__(checkpoint, target, weights)
         self.config = config
 
     def head(self, vocabulary: DraftVocabulary | None) -> BlockHead:
