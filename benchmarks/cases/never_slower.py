@@ -7,8 +7,11 @@ Each greedily and sampled at temperature 1, by 1, 8 and 32 requests at once, wit
 EAGLE-3 head, and with both; the plugin adaptive plans. *fixed* drafts with both and verifies four draft tokens of each
 request in every step, whatever they bring: what adaptive is there for.
 
-All engines are warm, decode the same requests a few steps each in turns, and are compared round by round. A round's
-requests share no n-gram index with others, which may have the same answers.
+As many requests run at once all the time: where one ends the next begins, as on a busy server. Steps with prompts are
+not timed. All engines are warm and serve the same requests round by round in turns, forwards and backwards. Each round
+is compared with *plain* and *plain again*, two engines without drafters. Their distance shows what a comparison is
+worth: where an engine lies in memory changes its speed by some percent. A round's requests share no n-gram index with
+others, which may have the same answers.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from benchmarks.lib.alternating import decode_in_turns
+from benchmarks.lib.decoding import decode_steadily
 from benchmarks.lib.report import Check, Options, Result
 from benchmarks.lib.subjects import EDIT, SUBJECTS
 from benchmarks.lib.timing import spread
@@ -34,20 +37,29 @@ from benchmarks.lib.workload import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from benchmarks.lib.alternating import Engines
     from benchmarks.lib.decoding import Decoded
     from benchmarks.lib.subjects import Subject
     from specserve.engine.assembly import Assembled
     from specserve.protocols import Tokenizer
     from specserve.types import GenerateRequest
 
-PLAIN, MIX, FIXED = "plain", "ngram + eagle", "fixed"
-DRAFTERS = {PLAIN: (), "ngram": ("ngram",), "eagle": ("eagle",), MIX: ("ngram", "eagle"), FIXED: ("ngram", "eagle")}
+PLAIN, AGAIN, MIX, FIXED = "plain", "plain again", "ngram + eagle", "fixed"
+DRAFTERS = {
+    PLAIN: (),
+    "ngram": ("ngram",),
+    MIX: ("ngram", "eagle"),
+    AGAIN: (),
+    "eagle": ("eagle",),
+    FIXED: ("ngram", "eagle"),
+}
 FIXED_WIDTH = {"draft_tokens": 4, "max_draft_batch": MANY}
 TEMPERATURES, COUNTS = (0.0, 1.0), (1, 8, MANY)
 NEVER_BELOW, EDITS_AT_LEAST = 0.98, 2.5
+REQUESTS = {1: 6}
+"""Of a round, for a number at once; else WAVES times as many."""
+WAVES = 3
 
 
 class Cell(NamedTuple):
@@ -59,6 +71,11 @@ class Cell(NamedTuple):
     @property
     def label(self) -> str:
         return f"{self.text}, {'sampled at 1' if self.temperature else 'greedy'}, {self.concurrent} at once"
+
+    @property
+    def num_requests(self) -> int:
+        """Of a round."""
+        return REQUESTS.get(self.concurrent, WAVES * self.concurrent)
 
     @property
     def target(self) -> float:
@@ -94,7 +111,6 @@ def run(options: Options) -> Result:
     flags = flags_of(options)
     subject = flags.subject
     engines = {name: engine_of(options, subject, name) for name in DRAFTERS}
-    running: Engines = {name: partial(getattr, assembled, "engine") for name, assembled in engines.items()}
     rows: list[tuple[str, ...]] = []
     checks: list[Check] = []
     raw: dict[str, list[float]] = {}
@@ -102,7 +118,7 @@ def run(options: Options) -> Result:
         make = partial(
             requests_of, cell, texts_of(subject, cell, engines[PLAIN].tokenizer, flags.rounds), flags.num_tokens
         )
-        measured = decode_in_turns(running, make, flags.rounds)
+        measured = serve_in_turns(engines, make, cell.concurrent, flags.rounds)
         ratios = {name: against_plain(measured, name) for name in DRAFTERS if name != PLAIN}
         rows.append(row_of(cell, measured, ratios))
         checks.append(Check(f"{cell.label}: {MIX} / plain", median(ratios[MIX]), cell.target, False, "x"))
@@ -114,6 +130,17 @@ def run(options: Options) -> Result:
         checks=checks,
         raw=raw,
     )
+
+
+def serve_in_turns(
+    engines: dict[str, Assembled], make: Callable[[int], list[GenerateRequest]], at_once: int, rounds: int
+) -> dict[str, list[Decoded]]:
+    """By engine, every round; one that warms up is left out."""
+    measured: dict[str, list[Decoded]] = {name: [] for name in engines}
+    for n in range(rounds + 1):
+        for name in list(engines)[:: 1 if n % 2 else -1]:
+            measured[name].append(decode_steadily(engines[name].engine, make(n), at_once))
+    return {name: values[1:] for name, values in measured.items()}
 
 
 def engine_of(options: Options, subject: Subject, name: str) -> Assembled:
@@ -133,12 +160,12 @@ def cells(flags: Flags) -> Iterator[Cell]:
 
 def texts_of(subject: Subject, cell: Cell, tokenizer: Tokenizer, rounds: int) -> list[tuple[int, ...]]:
     """Prompts for all rounds and the one that warms up. Where there are too few, they come again."""
-    count = cell.concurrent * (rounds + 1)
+    count = cell.num_requests * (rounds + 1)
     return list(islice(cycle(subject.texts[cell.text](tokenizer, count)), count))
 
 
 def requests_of(cell: Cell, texts: list[tuple[int, ...]], num_tokens: int, n: int) -> list[GenerateRequest]:
-    of_round = texts[n * cell.concurrent : (n + 1) * cell.concurrent]
+    of_round = texts[n * cell.num_requests : (n + 1) * cell.num_requests]
     return [
         msgspec.structs.replace(
             seeded(f"r{n}.{i}", prompt, cell.temperature, 1000 * n + i, num_tokens), cache_salt=f"{cell.label} {n}"
@@ -148,12 +175,17 @@ def requests_of(cell: Cell, texts: list[tuple[int, ...]], num_tokens: int, n: in
 
 
 def against_plain(measured: dict[str, list[Decoded]], name: str) -> list[float]:
-    """Round by round, since the texts of two rounds differ in speed."""
-    return [b.throughput / a.throughput for a, b in zip(measured[PLAIN], measured[name], strict=True)]
+    """Round by round, since the texts of two rounds differ in speed: of the mean of both plain engines, or of the
+    first."""
+    plain = [
+        one.throughput if name == AGAIN else (one.throughput + other.throughput) / 2
+        for one, other in zip(measured[PLAIN], measured[AGAIN], strict=True)
+    ]
+    return [each.throughput / of_plain for each, of_plain in zip(measured[name], plain, strict=True)]
 
 
 def row_of(cell: Cell, measured: dict[str, list[Decoded]], ratios: dict[str, list[float]]) -> tuple[str, ...]:
     plain = median(one.throughput for one in measured[PLAIN])
-    best = max((name for name in ratios if name != FIXED), key=lambda name: median(ratios[name]))
+    best = max((name for name in ratios if name not in (FIXED, AGAIN)), key=lambda name: median(ratios[name]))
     medians = (f"{median(each):.3f}x" for each in ratios.values())
     return (cell.label, f"{plain:.0f}", *medians, spread(ratios[MIX]), best)

@@ -65,6 +65,24 @@ def decode_while_all_run(engine: Engine, requests: list[GenerateRequest]) -> Ite
         engine.abort(request_id)
 
 
+def decode_steadily(engine: Engine, requests: Sequence[GenerateRequest], at_once: int) -> Decoded:
+    """As many requests at once, and the next one where one has ended, as a busy server has them. Steps with prompts are
+    not timed. Ends when fewer are left; these are aborted."""
+    start_all(engine, requests[:at_once])
+    waiting, decoded = list(requests[at_once:]), Decoded()
+    while len(engine.requests) == at_once:
+        prompts = engine.metrics.prompt_tokens_computed
+        step = timed_steps(engine, 1)
+        if engine.metrics.prompt_tokens_computed == prompts:
+            decoded = decoded.plus(step)
+        while waiting and len(engine.requests) < at_once:
+            engine.check(waiting[0])
+            engine.add(waiting.pop(0))
+    for request_id in list(engine.requests):
+        engine.abort(request_id)
+    return decoded
+
+
 def start_all(engine: Engine, requests: Sequence[GenerateRequest]) -> None:
     """Until each has its first token."""
     for one in requests:
