@@ -149,7 +149,7 @@ class History:
             yield *by_hash[h], block
 
 
-def assert_follows_the_truth(target: Path, draft: Path, seed: int, *, num_tokens: int = 230, **options: Any) -> History:
+def assert_follows_the_truth(target: Path, draft: Path, seed: int, *, num_tokens: int = 215, **options: Any) -> History:
     """`num_tokens`: of all requests together that fit in the cache."""
     options |= {"max_num_seqs": 4}
     options["kv_memory"] = memory_for(num_tokens // options["block_size"], target, draft, **options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +10,9 @@ from hypothesis import strategies as st
 from specserve.batch.drafts import (
     ROOT,
     children_of,
+    depth_first,
     depths_of,
+    first,
     is_chain,
     keep,
     likeliest_chain,
@@ -17,7 +20,11 @@ from specserve.batch.drafts import (
     paths_of,
 )
 from specserve.guards.draft_checks import DraftFault, check_draft, merge_siblings
+from specserve.protocols import Observer
 from specserve.types import Draft
+from specserve_workbench.testing.drafters import OracleDrafter
+from specserve_workbench.testing.engines import make_engine, run_requests, watch
+from specserve_workbench.testing.requests import toy_request
 
 VOCAB = 4
 
@@ -179,3 +186,60 @@ def test_each_breach_of_the_contract_has_its_reason(draft, reason):
 def test_merged_duplicates_have_the_higher_of_their_survivals():
     duplicates = Draft(tokens=(1, 1, 2), parents=(-1, -1, 1), survival=(0.1, 0.9, 0.8))
     assert merge_siblings(duplicates).survival == (0.9, 0.8)
+
+
+def nodes_of(draft):
+    """Each node as its path, with what is stated of it."""
+    survival = draft.survival or (None,) * len(draft.tokens)
+    sources = draft.sources or (None,) * len(draft.tokens)
+    return sorted(zip(token_paths(draft), survival, sources, strict=True), key=repr)
+
+
+@given(trees())
+def test_walked_path_by_path_a_tree_is_the_same(draft):
+    draft = msgspec.structs.replace(draft, sources=tuple(f"d{token}" for token in draft.tokens))
+    walked = depth_first(draft)
+    assert nodes_of(walked) == nodes_of(draft)
+    assert depth_first(walked) == walked
+    assert walked.source == draft.source
+
+
+@given(trees())
+def test_each_path_of_the_walk_goes_on_to_its_end(draft):
+    parents = parents_of(depth_first(draft))
+    leaves = set(range(len(parents))) - set(parents)
+    begins = [node for node, parent in enumerate(parents) if parent != node - 1]
+    assert [node - 1 for node in begins if node] == sorted(leaves)[:-1]
+
+
+@given(trees())
+def test_the_walk_goes_to_the_likeliest_child_first(draft):
+    walked = depth_first(normal(draft))
+    for node in (ROOT, *range(len(walked.tokens))):
+        children = [child for child, parent in enumerate(parents_of(walked)) if parent == node]
+        if walked.survival is not None and walked.parents is not None:
+            stated = [walked.survival[child] for child in children]
+            assert stated == sorted(stated, reverse=True)
+
+
+def test_what_is_verified_is_in_that_order(toy_model):
+    """Whatever the order of the proposal."""
+    level_by_level = Draft(
+        tokens=(5, 6, 7, 8, 9, 10), parents=(-1, -1, 0, 1, 1, 2), survival=(0.3, 0.6, 0.2, 0.1, 0.5, 0.1)
+    )
+    verified = []
+
+    class ByLevels(OracleDrafter):
+        def draft(self, request, limit):
+            return first(level_by_level, limit)
+
+    class Watch(Observer):
+        def observe(self, batch, verdict):
+            verified.extend(span.draft for span in batch.spans if span.draft is not None and span.drafted == 6)
+
+    engine = make_engine(toy_model, ByLevels({}, 6)).engine
+    watch(engine, Watch())
+    run_requests(engine, [toy_request("a", range(1, 9), max_tokens=20, ignore_eos=True)])
+    assert verified
+    assert all(draft.tokens == (6, 9, 8, 5, 7, 10) for draft in verified)
+    assert all(draft.parents == (-1, 0, 0, -1, 3, 4) for draft in verified)

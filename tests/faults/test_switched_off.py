@@ -231,7 +231,7 @@ def test_without_its_lora_planner_only_requests_under_an_adapter_end(toy_model):
 
 
 def test_a_mover_of_keys_and_values_that_raises_costs_their_computation_and_no_token(toy_model):
-    requests = varied_requests(16)
+    requests = varied_requests(24)
     plain = plain_run(toy_model, requests)
     engine = make_engine(toy_model, NoisyDrafter(plain.tokens(), p=0.7, max_width=8, vocab_size=320)).engine
     mover = Misbehaving(engine.parts.cache, "mover", raise_something).mover

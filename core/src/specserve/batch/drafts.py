@@ -86,6 +86,36 @@ def likeliest_chain(draft: Draft) -> Draft | None:
     return chain and msgspec.structs.replace(chain, parents=None)
 
 
+def depth_first(draft: Draft) -> Draft:
+    """The same tree in the order in which it is walked path by path, the likeliest child of each node first (of equals
+    the first one): attention computes a path whose nodes follow each other as one, and an accepted path that comes
+    first lies where it belongs."""
+    parents, survival = draft.parents, draft.survival
+    if parents is None or is_chain(draft):
+        return draft
+    children: dict[int, list[int]] = {}
+    for node, parent in enumerate(parents):
+        children.setdefault(parent, []).append(node)
+    order: list[int] = []
+    waiting = [ROOT]
+    while waiting:
+        node = waiting.pop()
+        order.append(node)
+        found = children.get(node, ())
+        if len(found) > 1 and survival is not None:
+            found = sorted(found, key=lambda child: -survival[child])
+        waiting += reversed(found)
+    del order[0]
+    place = {ROOT: ROOT} | {node: i for i, node in enumerate(order)}
+    return Draft(
+        tokens=tuple(draft.tokens[node] for node in order),
+        parents=tuple(place[parents[node]] for node in order),
+        survival=None if survival is None else tuple(survival[node] for node in order),
+        source=draft.source,
+        sources=None if draft.sources is None else tuple(draft.sources[node] for node in order),
+    )
+
+
 def shallow(draft: Draft, depth: int) -> Draft | None:
     """The nodes at most `depth` deep; None when there are none."""
     if len(draft.tokens) <= depth:

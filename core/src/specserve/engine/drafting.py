@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from specserve.batch.admitted import assign
+from specserve.batch.drafts import depth_first
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -126,7 +127,8 @@ class Drafting:
             limits[i] = limit
         drafts = self.drafters.propose(batch, output, verdict, limits)
         for i, request in zip(running, requests, strict=True):
-            assign(request, "draft", drafts[i])
+            draft = drafts[i]
+            assign(request, "draft", None if draft is None else depth_first(draft))
         if batch.only_decodes:  # a draft model may read prompts
             taken = time.perf_counter() - began - self.drafters.seconds_of_others
             taken -= self.metrics.graph_recording_seconds - recording

@@ -69,7 +69,8 @@ class DraftPlanner(ABC):
     @abstractmethod
     def choose(self, requests: Sequence[Request], budget: int, base_rows: int) -> Sequence[Draft | int | None]:
         """Which part of each request's draft to verify, parents with their children; a number stands for its
-        first nodes. At most `budget` nodes in all.
+        first nodes. At most `budget` nodes in all. Whatever order a tree was proposed in, its paths follow each other
+        here, the likeliest child of each node first.
 
         `base_rows` counts the rows that the step computes in any case.
         """
