@@ -67,7 +67,7 @@ SUBJECTS = {
     "smollm2": Subject(
         "SmolLM2-135M",
         "build/smollm2",
-        {"model": "smollm2-eagle3", "topk": 3, "draft_tokens": 8},
+        {"model": "smollm2-eagle3", "topk": 3, "draft_tokens": 8, "weights": "int8"},
         {EDIT: edits, "chat": chats, "summary": summaries},
     ),
 }

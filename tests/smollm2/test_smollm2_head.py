@@ -16,7 +16,7 @@ from specserve_workbench.testing.requests import toy_request
 DEMO = Path(__file__).parents[2] / "demo"
 GGUF = DEMO.parent / "build" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 HEAD, STEPS = "smollm2-eagle3", 3
-CHAIN, TREE = {"steps": STEPS}, {"steps": STEPS, "topk": 3, "draft_tokens": 8}
+CHAIN, TREE = {"steps": STEPS}, {"steps": STEPS, "topk": 3, "draft_tokens": 8, "weights": "int8"}
 LEAST = {0.0: 1.55, 0.8: 1.45}
 """Tokens of a verify step by temperature, the bonus token included, with three draft tokens."""
 OF_TREES = 1.8
