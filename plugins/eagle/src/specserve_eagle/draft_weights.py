@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def finalize(projection: AdaptableProjection, kernels: KernelSet, weights: DraftWeights, path: Path) -> None:
-    """`path`: of the draft model, for the error. Weights of its file that are quantised already stay as they are."""
+    """`path`: of the draft model, for the error. A weight that is quantised already stays as it is."""
     if weights == "int8":
         try:
             projection.quantise(to_eight_bits)

@@ -40,8 +40,8 @@ class EagleOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Rows that a request verifies per step at most, the last committed token among them; None: steps + 1 for a chain,
     and as many as pay for a tree."""
     weights: DraftWeights = "auto"
-    """How the weights of the draft model are kept. auto is as its file has them, in the target's dtype where they are
-    not quantised. int8 is 8 bits with a scale for each output: half the memory to read in every pass."""
+    """How the weights of the draft model's linear maps are kept. auto is the target's dtype, and what the file has of a
+    draft model that is no head. int8 is 8 bits with a scale for each output: half the memory to read in every pass."""
 
     def __post_init__(self) -> None:
         kind = None if self.model is None else check_files(self.model)  # told before the target is loaded
