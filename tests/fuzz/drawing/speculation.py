@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fuzz.weights import NOT_FINITE
+
 if TYPE_CHECKING:
     import random
 
@@ -40,7 +42,7 @@ def draw_speculation(rng: random.Random, model: ModelPlan) -> dict[str, Any]:
         "noisy_p": rng.choice((0.3, 0.7, 0.9, 1.0)),
         "corpus": rng.random() < 0.3,
         "ngram": draw_ngram(rng) if "ngram" in drafters else {},
-        "eagle": draw_eagle(rng) if "eagle" in drafters else {},
+        "eagle": draw_eagle(rng, model) if "eagle" in drafters else {},
     }
     head = HEADS.get(fields["eagle"].get("steps"), "")
     if fields["eagle"].get("topk") == 1 or head in TREE_HEADS:
@@ -52,10 +54,11 @@ def draw_speculation(rng: random.Random, model: ModelPlan) -> dict[str, Any]:
     return fields
 
 
-def draw_eagle(rng: random.Random) -> dict[str, Any]:
+def draw_eagle(rng: random.Random, model: ModelPlan) -> dict[str, Any]:
     """Of the target as its own draft model, or of the block that drafts within it where it has recurrent layers."""
     steps, topk = rng.choice((1, 2, 3, 5, "auto")), rng.choice((1, 1, 1, 2, 4))
-    return {"steps": steps, "topk": topk, "weights": rng.choice(("auto", "auto", "int8"))}
+    weights = rng.choice(("auto", "auto", "int8"))
+    return {"steps": steps, "topk": topk, "weights": "auto" if model.weights in NOT_FINITE else weights}
 
 
 def draw_ngram(rng: random.Random) -> dict[str, Any]:
