@@ -12,7 +12,7 @@ from specserve.batch.proposals import OpenDraft, Proposal
 from specserve.types import Draft, SamplingParams
 from specserve_adaptive._native import Planner
 from specserve_adaptive.competition import Competition
-from specserve_adaptive.drafter_record import DrafterRecord
+from specserve_adaptive.drafter_record import FIRST_SECONDS, MOST_FIRST_DRAFTS, DrafterRecord
 from specserve_workbench.testing.drafters import OracleDrafter, WrongDrafter
 from specserve_workbench.testing.engines import make_engine, plain_run, run_requests
 from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests
@@ -162,7 +162,7 @@ def test_a_costlier_drafter_is_weighed_with_the_verification_of_its_draft_tokens
 
 def test_a_drafter_whose_tokens_cost_more_to_verify_than_they_save_is_asked_now_and_then(toy_model, monkeypatch):
     clock = Clock(monkeypatch)
-    requests = [toy_request("a", range(1, 20), max_tokens=200, ignore_eos=True)]
+    requests = [toy_request("a", range(1, 20), max_tokens=400, ignore_eos=True)]
     expected = plain_run(toy_model, requests).tokens()
 
     class Second(OracleDrafter):
@@ -240,3 +240,29 @@ def test_of_a_request_that_ended_nothing_is_kept():
     assert not chosen.tokens_per_step
     assert not chosen.records["one"].hits.of_request
     assert chosen.estimates.request_stats("a") is None
+
+
+def test_a_new_drafter_is_asked_until_it_has_shown_what_it_can(toy_model, monkeypatch):
+    """The first text suits another one. A drafter is not given up for that, unless it is costly."""
+    clock = Clock(monkeypatch)
+    requests = [toy_request("a", range(1, 20), max_tokens=100, ignore_eos=True)]
+    expected, calls = plain_run(toy_model, requests).tokens(), {}
+
+    class Second(WrongDrafter):
+        name, seconds, asked = "second", 0.0, 0
+
+        def draft(self, request, limit):
+            self.asked += 1
+            clock.sleep(self.seconds)
+            return super().draft(request, limit)
+
+    for seconds in (0.0001, 0.001, 0.006):
+        second = Second(expected, 2, TOY_VOCAB)
+        second.seconds = seconds
+        quick = OracleDrafter(expected, 1)
+        extra = {quick.name: plugin(quick, composed_by(competition())), "second": plugin(second)}
+        assert run_requests(make_engine(toy_model, extra=extra).engine, requests).tokens() == expected
+        calls[seconds] = second.asked
+    assert calls[0.0001] >= MOST_FIRST_DRAFTS
+    assert calls[0.001] == pytest.approx(FIRST_SECONDS / 0.001, abs=2)
+    assert calls[0.006] < 8

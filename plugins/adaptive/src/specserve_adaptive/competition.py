@@ -127,7 +127,7 @@ class Competition(DraftComposer):
         cost = self.cost(record, len(drafts))
         chosen = []
         for request, limit, others, after in drafts:
-            own = record.hits.expected(request.id)
+            own = record.expected(request.id)
             needed = cost * self.tokens_without(own, request.id)
             rivals = () if after else others  # nobody else drafts from there
             is_worth = limit > 0 and own > needed and self.expected_gain(request, own, rivals) > needed

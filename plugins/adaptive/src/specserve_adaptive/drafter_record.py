@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from specserve.api.drafts import ROOT, match, parents_of
@@ -17,6 +18,9 @@ MIN_PROBE_INTERVAL, PROBE_SHARE = 16, 0.005
 """Steps after which a drafter is called again, whatever other drafts are expected to gain: at least the
 first, and enough that it takes no more than this share of the time."""
 
+FIRST_SECONDS, MOST_FIRST_DRAFTS = 0.025, 32
+"""A drafter is new for so long, and for no more drafts: its first ones may be of text that another drafter suits."""
+
 
 class DrafterRecord:
     def __init__(self, num_steps: int) -> None:
@@ -30,6 +34,12 @@ class DrafterRecord:
         """Of a draft for one request."""
         before = self.seconds_per_draft
         self.seconds_per_draft = before + COST_RATE * (seconds - before) if before else seconds
+
+    def expected(self, request_id: str) -> float:
+        """Right draft tokens of the next draft for this request; infinite while the drafter is new."""
+        count = self.hits.num_scored
+        is_new = count < MOST_FIRST_DRAFTS and count * self.seconds_per_draft < FIRST_SECONDS
+        return inf if is_new else self.hits.expected(request_id)
 
     def is_due(self, num_steps: int, num_requests: int, step_seconds: float) -> bool:
         """Whether its measurements are out of date, since it was not called for long."""
