@@ -51,8 +51,8 @@ DECIDE = ("cpu", "lora", "grammar", "hybrid_attn")
 """Plugins that decide what is computed or allowed; the others draft, plan or replay."""
 BLOCK = "mtp.fc.weight"
 """Of a checkpoint with a block that drafts."""
-BLOCKS = 40
-"""Of a cache in which 32 requests preempt each other: 640 tokens."""
+BLOCKS = 38
+"""Of a cache in which 32 requests preempt each other: 608 tokens."""
 
 
 class Case(NamedTuple):
