@@ -26,6 +26,13 @@ def test_what_a_draft_takes_is_a_moving_average_that_begins_with_the_first():
     assert record.seconds_per_draft == pytest.approx(3.0, rel=0.01)
 
 
+def test_a_first_draft_that_reads_a_prompt_is_soon_forgotten():
+    record = DrafterRecord(0)
+    for seconds in (0.01, *(0.001,) * 8):
+        record.observe_cost(seconds)
+    assert record.seconds_per_draft < 0.0011
+
+
 @pytest.mark.parametrize(
     ("tokens", "right"), [((9,), 0), ((1,), 1 + 0.5 + 0.25), ((1, 2), 2 + 0.5), ((1, 2, 4), 2), ((1, 2, 3, 9), 3)]
 )

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
     from specserve.api import Draft
 
-COST_RATE = 0.05
+COST_RATE, FIRST_COST_RATE, FIRST_COSTS = 0.05, 0.5, 8
+"""Of the moving average of what a draft takes, in the long run, and for about so many drafts: the first ones take
+longer, since a draft model reads the prompt then."""
 MIN_PROBE_INTERVAL, PROBE_SHARE = 16, 0.005
 """Steps after which a drafter is called again, whatever other drafts are expected to gain: at least the
 first, and enough that it takes no more than this share of the time."""
@@ -27,13 +29,16 @@ class DrafterRecord:
         self.hits = HitHistory()
         self.seconds_per_draft = 0.0
         """To draft for one request, a moving average."""
+        self.num_costs = 0
         self.called_at = num_steps
         """The last step after which it was to propose."""
 
     def observe_cost(self, seconds: float) -> None:
         """Of a draft for one request."""
+        self.num_costs += 1
         before = self.seconds_per_draft
-        self.seconds_per_draft = before + COST_RATE * (seconds - before) if before else seconds
+        rate = max(COST_RATE, FIRST_COST_RATE * min(1.0, FIRST_COSTS / self.num_costs))
+        self.seconds_per_draft = before + rate * (seconds - before) if before else seconds
 
     def expected(self, request_id: str) -> float:
         """Right draft tokens of the next draft for this request; infinite while the drafter is new."""
