@@ -61,8 +61,7 @@ def decode_while_all_run(engine: Engine, requests: list[GenerateRequest]) -> Ite
     while len(engine.requests) == len(requests):
         engine.step()
         yield timed_steps(engine, SLICE_STEPS - 1, least_running=len(requests))
-    for request_id in list(engine.requests):
-        engine.abort(request_id)
+    abort_all(engine)
 
 
 def decode_steadily(engine: Engine, requests: Sequence[GenerateRequest], at_once: int) -> Decoded:
@@ -78,8 +77,7 @@ def decode_steadily(engine: Engine, requests: Sequence[GenerateRequest], at_once
         while waiting and len(engine.requests) < at_once:
             engine.check(waiting[0])
             engine.add(waiting.pop(0))
-    for request_id in list(engine.requests):
-        engine.abort(request_id)
+    abort_all(engine)
     return decoded
 
 
@@ -91,6 +89,11 @@ def start_all(engine: Engine, requests: Sequence[GenerateRequest]) -> None:
     decoding: set[str] = set()
     while len(decoding) < len(requests):
         decoding |= {output.request_id for output in engine.step()}
+
+
+def abort_all(engine: Engine) -> None:
+    for request_id in list(engine.requests):
+        engine.abort(request_id)
 
 
 def timed_steps(engine: Engine, max_steps: int, least_running: int = 1) -> Decoded:
@@ -113,8 +116,7 @@ def random_decoding(engine: Engine, count: int) -> Callable[[], float]:
         start_all(engine, [greedy(f"request-{n}", prompt, NUM_TOKENS) for n, prompt in enumerate(prompts)])
         timed_steps(engine, 2)
         decoded = timed_steps(engine, SLICE_STEPS)
-        for request in list(engine.requests):
-            engine.abort(request)
+        abort_all(engine)
         return decoded.throughput
 
     return measure

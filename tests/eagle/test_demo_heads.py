@@ -26,9 +26,9 @@ def plain(temperature, weights="auto"):
 
 
 @cache
-def drafted(head, temperature, weights="auto"):
+def drafted(head, temperature, weights="auto", *, of_head="auto"):
     """The tokens, and the mean acceptance length."""
-    settings = {"eagle": {"model": head, "steps": 3}, "cpu": {"weights": weights}}
+    settings = {"eagle": {"model": head, "steps": 3, "weights": of_head}, "cpu": {"weights": weights}}
     engine = make_engine("demo", plugins=("cpu", "eagle"), plugin_options=settings, dtype="bfloat16").engine
     verify_everything(engine)
     result = run_requests(engine, requests(temperature))
@@ -65,10 +65,6 @@ def test_weights_of_few_bits_lose_no_drafts(weights, temperature):
 
 @pytest.mark.parametrize("head", ["demo-eagle3", "demo-dspark", "demo-standalone"])
 def test_a_head_of_rounded_weights_is_accepted_as_often(head):
-    settings = {"eagle": {"model": head, "steps": 3, "weights": "int8"}}
-    engine = make_engine("demo", plugins=("cpu", "eagle"), plugin_options=settings, dtype="bfloat16").engine
-    verify_everything(engine)
-    result = run_requests(engine, requests(0.0))
-    assert result.tokens() == plain(0.0)
-    length = 1 + result.metrics.num_accepted_tokens / result.metrics.num_drafts
+    tokens, length = drafted(head, 0.0, of_head="int8")
+    assert tokens == plain(0.0)
     assert length == pytest.approx(drafted(head, 0.0)[1], rel=0.03)

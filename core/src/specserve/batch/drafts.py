@@ -105,15 +105,7 @@ def depth_first(draft: Draft) -> Draft:
         if len(found) > 1 and survival is not None:
             found = sorted(found, key=lambda child: -survival[child])
         waiting += reversed(found)
-    del order[0]
-    place = {ROOT: ROOT} | {node: i for i, node in enumerate(order)}
-    return Draft(
-        tokens=tuple(draft.tokens[node] for node in order),
-        parents=tuple(place[parents[node]] for node in order),
-        survival=None if survival is None else tuple(survival[node] for node in order),
-        source=draft.source,
-        sources=None if draft.sources is None else tuple(draft.sources[node] for node in order),
-    )
+    return arranged(draft, order[1:])
 
 
 def shallow(draft: Draft, depth: int) -> Draft | None:
@@ -172,12 +164,17 @@ def keep(draft: Draft, nodes: Iterable[int]) -> Draft | None:
         return None
     if kept[-1] == len(kept) - 1:
         return first(draft, len(kept))
-    new = {ROOT: ROOT} | {node: i for i, node in enumerate(kept)}
+    return arranged(draft, kept)
+
+
+def arranged(draft: Draft, nodes: Sequence[int]) -> Draft:
+    """These nodes in this order, in which every node's parent must come before it."""
+    new = {ROOT: ROOT} | {node: i for i, node in enumerate(nodes)}
     parents = parents_of(draft)
     return Draft(
-        tokens=tuple(draft.tokens[node] for node in kept),
-        parents=None if draft.parents is None else tuple(new[parents[node]] for node in kept),
-        survival=None if draft.survival is None else tuple(draft.survival[node] for node in kept),
+        tokens=tuple(draft.tokens[node] for node in nodes),
+        parents=None if draft.parents is None else tuple(new[parents[node]] for node in nodes),
+        survival=None if draft.survival is None else tuple(draft.survival[node] for node in nodes),
         source=draft.source,
-        sources=None if draft.sources is None else tuple(draft.sources[node] for node in kept),
+        sources=None if draft.sources is None else tuple(draft.sources[node] for node in nodes),
     )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class HeadReader:
     """`weights`: how those of its linear maps are kept."""
 
-    def __init__(self, checkpoint: HeadCheckpoint, target: DecoderModel, weights: DraftWeights = "auto") -> None:
+    def __init__(self, checkpoint: HeadCheckpoint, target: DecoderModel, weights: DraftWeights) -> None:
         self.checkpoint, self.target, self.kernels, self.weights = checkpoint, target, target.kernels, weights
         self.projections: dict[str, Projection] = {}
         """All that were made, by canonical name."""

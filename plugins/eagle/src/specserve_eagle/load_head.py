@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 def load_head(
-    path: Path, config: HeadConfig, target: DecoderModel, lookahead: Lookahead, weights: DraftWeights = "auto"
+    path: Path, config: HeadConfig, target: DecoderModel, lookahead: Lookahead, weights: DraftWeights
 ) -> DraftModel:
     """Raises ModelError for whatever does not fit the target."""
     checkpoint = open_head(path, config)

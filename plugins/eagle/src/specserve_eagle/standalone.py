@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def load_standalone(
-    path: Path, config: EngineConfig, target: ServedModel, lookahead: Lookahead, weights: DraftWeights = "auto"
+    path: Path, config: EngineConfig, target: ServedModel, lookahead: Lookahead, weights: DraftWeights
 ) -> DraftModel:
     """Raises ModelError for another vocabulary."""
     model_config = read_config(path)

@@ -40,7 +40,7 @@ class BlockModel(NamedTuple):
     layers: DraftLayers
 
 
-def load_block_head(path: Path, target: DecoderModel, weights: DraftWeights = "auto") -> BlockModel:
+def load_block_head(path: Path, target: DecoderModel, weights: DraftWeights) -> BlockModel:
     """Raises ModelError for whatever does not fit the target."""
     config = read_block_config(path, target.config)
     checkpoint = open_block_head(path, config)
