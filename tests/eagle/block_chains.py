@@ -142,13 +142,15 @@ def assert_acceptance_of_a_trained_block(
     reference: Reference,
     hidden_of: Callable[[Sequence[int]], Tensor],
     write: Callable[[dict[str, Tensor]], Path],
+    plugins: Sequence[str] = (),
 ) -> None:
-    """write: a copy of the target with these tensors. As many tokens are accepted as the reference says."""
+    """write: a copy of the target with these tensors; plugins: of the engines. As many tokens are accepted as the
+    reference says."""
     requests = [toy_request(f"{i}", PROMPT[i:], max_tokens=NUM_TOKENS, ignore_eos=True) for i in range(4)]
-    plain = run(target, requests, dtype="float32").tokens()
+    plain = run(target, requests, plugins=tuple(plugins), dtype="float32").tokens()
     sequences = [(*PROMPT[i:], *plain[f"{i}"]) for i in range(4)]
     path = write(train(reference, hidden_of, sequences))
-    outcome = run_requests(eagle_engine(path, path, steps=K, dtype="float32"), requests)
+    outcome = run_requests(eagle_engine(path, path, steps=K, beside=plugins, dtype="float32"), requests)
     assert outcome.tokens() == plain
     counts = [counted(reference, hidden_of, tokens, len(PROMPT) - i) for i, tokens in enumerate(sequences)]
     drafted, good = (sum(each) for each in zip(*counts, strict=True))

@@ -28,20 +28,27 @@ def test_an_assistant_for_another_model_is_refused_by_name(tmp_path, changes):
         kind_of(path)
 
 
-def test_a_block_of_a_target_that_a_library_serves_is_refused_by_name(tmp_path):
-    """DeepSeek-V3, say: the plugin transformers serves it."""
+def test_a_block_with_latent_attention_is_refused_by_name(tmp_path):
+    """DeepSeek-V3, which the plugin transformers serves."""
     path = write_checkpoint(tmp_path, num_hidden_layers=2)
     change_json(path / "config.json", architectures=["DeepseekV3ForCausalLM"], kv_lora_rank=16)
     change_tensors(path, **{"model.layers.2.eh_proj.weight": torch.ones(2, 2)})
-    config = EngineConfig(model=str(path))
-    with pytest.raises(ConfigError, match=r"shares norms and rotation with its target; .* n-gram drafts"):
-        drafter_at(path, config, EagleOptions(model=str(path)), ServedModel())
+    config, target = EngineConfig(model=str(path)), ServedModel()
+    target.family, target.num_layers, target.hidden_size, target.vocab_size = "DeepseekV3ForCausalLM", 2, 64, 320
+    with pytest.raises(ModelError, match=r"kv_lora_rank = 16 .multi-head latent attention. is not .* n-gram, .* model"):
+        drafter_at(path, config, EagleOptions(model=str(path)), target)
+
+
+def test_an_assistant_of_a_target_that_a_library_serves_is_refused_by_name(tmp_path):
+    path = write_checkpoint(tmp_path)
+    change_json(path / "config.json", architectures=["Gemma4AssistantForCausalLM"])
+    with pytest.raises(ConfigError, match=r"is an assistant, .* a library that keeps them .* n-gram drafts"):
+        drafter_at(path, EngineConfig(model=str(path)), EagleOptions(model=str(path)), ServedModel())
 
 
 def test_a_block_whose_names_are_not_known_is_refused_by_name(tmp_path):
-    """Ernie 4.5 with experts."""
     path = write_checkpoint(tmp_path)
-    change_json(path / "config.json", architectures=["Ernie4_5_MoeForCausalLM"])
-    change_tensors(path, **{"model.mtp_block.0.mlp.up_proj.weight": torch.ones(2, 2)})
-    with pytest.raises(ModelError, match=r"Tensor model\.mtp_block\.0\.mlp\.up_proj\.weight is of an MTP block whose"):
+    change_json(path / "config.json", architectures=["OtherForCausalLM"])
+    change_tensors(path, **{"model.mtp_part.0.mlp.up_proj.weight": torch.ones(2, 2)})
+    with pytest.raises(ModelError, match=r"Tensor model\.mtp_part\.0\.mlp\.up_proj\.weight is of an MTP block whose"):
         kind_of(path)

@@ -7,11 +7,9 @@ import torch
 from architectures import KINDS, write_model
 from peft_text import peft_text, write_peft
 from runs import PROMPTS, options_of
-from toy_heads import write_head
 from transformers import AutoModelForCausalLM
 
 from covering import covering
-from specserve.errors import ConfigError
 from specserve.protocols import Drafter, DrafterNeeds
 from specserve.types import StructuredOutput
 from specserve_lora.modules import modules_of
@@ -50,12 +48,6 @@ def test_a_draft_of_the_same_numbers_is_accepted(tmp_path):
     drafted = run_beside(path, REPEATING, "eagle", eagle={"model": str(path), "steps": 3})
     assert drafted.decided() == run(path, REPEATING, **options_of()).decided()
     assert drafted.metrics.num_accepted_tokens > 0.9 * drafted.metrics.num_draft_tokens
-
-
-def test_a_draft_head_is_refused_by_name(tmp_path):
-    path, head = write_model(tmp_path / "target", "LlamaForCausalLM"), write_head(tmp_path / "head", "specforge")
-    with pytest.raises(ConfigError, match=r"is a draft head, .* served by a library that keeps them to itself"):
-        make_engine(path, **options_of("cpu", "eagle", eagle={"model": str(head)}))
 
 
 @pytest.mark.parametrize("choice", [("hybrid_attn", {"prefill": "sdpa", "decode": "cpu_paged"}), ("adaptive", {})])

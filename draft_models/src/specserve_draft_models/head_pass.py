@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from specserve.models.draft_head import DraftHead, TargetNorm
+from specserve.models.target_norm import TargetNorm
 from specserve.models.tiled import in_tiles
 from specserve.protocols import DraftPass, DraftStep
 from specserve.sampling.choosing import choose
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve.batch.batch import Batch
+    from specserve.models.draft_head import DraftHead
     from specserve.protocols import AttentionBackend, ForwardPass, ScoredRow
 
 

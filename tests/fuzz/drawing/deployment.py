@@ -47,8 +47,8 @@ def deployed(rng: random.Random, model: ModelPlan, engine: EnginePlan) -> Engine
 
 
 def may_be_computed_by_transformers(model: ModelPlan, engine: EnginePlan) -> bool:
-    """transformers refuses widths that heads do not divide; draft heads refuse its models."""
-    if engine.ranks > 1 or "eagle" in engine.drafters or model.family in NOT_BY_TRANSFORMERS:
+    """transformers refuses widths that heads do not divide."""
+    if engine.ranks > 1 or model.family in NOT_BY_TRANSFORMERS:
         return False
     return model.is_demo or model.config["hidden_size"] % model.config["num_attention_heads"] == 0
 

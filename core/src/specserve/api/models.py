@@ -6,7 +6,7 @@ from specserve.kernels.torch_kernels import TorchKernels
 from specserve.models.block_head import BlockHead, MarkovHead
 from specserve.models.config import ModelConfig, Multipliers, SwigluClamp
 from specserve.models.decoder import AttentionInput, DecoderLayer, DecoderModel, DecoderWeights, Rotation
-from specserve.models.draft_head import DraftHead, TargetNorm
+from specserve.models.draft_head import DraftHead
 from specserve.models.experts_config import ExpertsConfig
 from specserve.models.family import LayerTraits, ModelFamily
 from specserve.models.gated_delta_net import GatedDeltaNet, GatedDeltaNetConfig
@@ -23,6 +23,7 @@ from specserve.models.rope import RotaryTable, rotary_table, supported_length
 from specserve.models.rope_config import RopeConfig
 from specserve.models.served_model import ServedModel
 from specserve.models.short_conv import ShortConv, ShortConvConfig
+from specserve.models.target_norm import TargetNorm
 from specserve.models.tiled import NO_TAPS, TiledPass, copy_tap, forward_pass, in_tiles
 from specserve.models.varied_decoder import VariedDecoder
 from specserve.models.weight_format import (

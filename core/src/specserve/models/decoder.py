@@ -15,6 +15,7 @@ import torch
 from specserve.models.part import WHOLE_MODEL, ModelPart
 from specserve.models.projection import Projection
 from specserve.models.served_model import ServedModel
+from specserve.models.target_norm import TargetNorm
 from specserve.protocols import Mixer, RecurrentMixer
 
 if TYPE_CHECKING:
@@ -112,6 +113,7 @@ class DecoderModel(ServedModel):
         """rotary: of `config.rope`; layer_rotaries: of `config.layer_ropes`."""
         self.config = config
         self.kernels = kernels
+        self.family = config.family
         self.num_layers = config.num_layers
         self.vocab_size = config.vocab_size
         self.hidden_size = config.hidden_size
@@ -171,6 +173,9 @@ class DecoderModel(ServedModel):
         """[V, H], the rows that this part has; made anew where it is kept quantised."""
         kept = self._embedding
         return kept.rows(torch.arange(kept.out_features)) if isinstance(kept, Projection) else kept
+
+    def output_norm(self) -> TargetNorm:
+        return TargetNorm(self.final_norm, self.config.norm_eps)
 
     def whole_embedding(self) -> Tensor:
         """[V, H], read again where this process has a part of it."""

@@ -17,15 +17,8 @@ if TYPE_CHECKING:
 
     from specserve.models.decoder import DecoderModel
     from specserve.models.projection import Projection
+    from specserve.models.target_norm import TargetNorm
     from specserve.protocols import DraftVocabulary
-
-
-@dataclass(frozen=True, slots=True)
-class TargetNorm:
-    """The target's final norm, where a head reads what is behind it."""
-
-    weight: Tensor | None
-    eps: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

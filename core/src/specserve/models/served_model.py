@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from specserve.kv.head_shape import HeadShape
     from specserve.models.projection import Projection
+    from specserve.models.target_norm import TargetNorm
     from specserve.protocols import (
         AdaptableProjection,
         AdapterWeights,
@@ -33,6 +34,8 @@ class ServedModel:
     """Inference only; the caller holds torch.inference_mode."""
 
     kernels: KernelSet
+    family: str
+    """One of the engine's; of a model that another library computes, the architecture in its config.json."""
     num_layers: int
     vocab_size: int
     hidden_size: int
@@ -71,6 +74,11 @@ class ServedModel:
         """A pass of its own over these keys and values, called once all projections are packed, and again for another
         backend and for graphs. The engine makes the passes of its own decoders. Raises ModelError."""
         raise NotImplementedError(f"{type(self).__name__} makes no passes")
+
+    def output_norm(self) -> TargetNorm:
+        """What stands between the last layer and the output head, for drafters that read what is behind it. Raises
+        ModelError where that is something else."""
+        raise NotImplementedError(f"{type(self).__name__} gives no norm")
 
     def whole_embedding(self) -> Tensor:
         """[V, H], for drafters."""

@@ -12,7 +12,7 @@ from specserve_eagle.draft_weights import finalize
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from specserve.api.models import DecoderModel
+    from specserve.api.models import ServedModel
     from specserve_eagle.checkpoints.tensors import HeadCheckpoint
     from specserve_eagle.options import DraftWeights
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class HeadReader:
     """`weights`: how those of its linear maps are kept."""
 
-    def __init__(self, checkpoint: HeadCheckpoint, target: DecoderModel, weights: DraftWeights) -> None:
+    def __init__(self, checkpoint: HeadCheckpoint, target: ServedModel, weights: DraftWeights) -> None:
         self.checkpoint, self.target, self.kernels, self.weights = checkpoint, target, target.kernels, weights
         self.projections: dict[str, Projection] = {}
         """All that were made, by canonical name."""
@@ -50,3 +50,12 @@ class HeadReader:
 
     def tensor(self, name: str) -> Tensor:
         return self.checkpoint.take(name).to(self.target.device, self.target.dtype)
+
+
+def in_halves(rows: Tensor, head_dim: int, rotary_dim: int) -> Tensor:
+    """rows: [heads * head_dim, ...], of which numbers 2i and 2i + 1 of a head are rotated together; put i and
+    i + rotary_dim / 2 there."""
+    heads = rows.view(-1, head_dim, *rows.shape[1:])
+    rotated, others = heads[:, :rotary_dim], heads[:, rotary_dim:]
+    pairs = rotated.reshape(len(heads), rotary_dim // 2, 2, *rows.shape[1:])
+    return torch.cat((pairs.transpose(1, 2).flatten(1, 2), others), 1).flatten(0, 1)

@@ -54,22 +54,18 @@ def drafter_at(path: Path, config: EngineConfig, options: EagleOptions, target: 
         if path == locate_model(config.model):
             expect_no_mtp(path)
         return EagleDrafter(load_standalone(path, config, target, lookahead, options.weights), options)
-    if not isinstance(target, DecoderModel):
-        shared = (
-            "an assistant, which reads its target's embedding, final norm, and keys and values"
-            if kind == "assistant"
-            else "a draft head, which shares norms and rotation with its target"
-        )
-        raise ConfigError(
-            f"eagle.model: {options.model} is {shared}; {config.model} is served by a library that keeps them to "
-            "itself. Use a stand-alone draft model, or n-gram drafts."
-        )
     if kind == "assistant":
+        if not isinstance(target, DecoderModel):
+            raise ConfigError(
+                f"eagle.model: {options.model} is an assistant, which reads its target's embedding, final norm, and "
+                f"keys and values; {config.model} is served by a library that keeps them to itself. Use a stand-alone "
+                "draft model, or n-gram drafts."
+            )
         return AssistantDrafter(load_assistant(path, target, options.weights), target, options)
     if kind == "block":
         model = load_block_head(path, target, options.weights)
         return BlockDrafter(model, options.max_nodes) if options.topk == 1 else BlockTreeDrafter(model, options)
-    head = read_head_config(path, target.config)
+    head = read_head_config(path, target)
     if head.masks is None:
         return EagleDrafter(load_head(path, head, target, lookahead, options.weights), options)
     refuse_trees(options)

@@ -3,7 +3,8 @@
 Where the checkpoint has no embedding or no output head, the target's are shared. The block of a Qwen3.5 checkpoint
 computes what vLLM's qwen3_5_mtp.py and SGLang's do: `fc` reads [normed embedding ; normed hidden state], the latter
 behind the target's final norm or `mtp.norm`, and norms multiply by 1 + their weights. The pair of hidden state p and
-token p + 1 has position p there and p + 1 here, which changes no score: rotations are relative.
+token p + 1 has position p there and p + 1 here, which changes no score: rotations are relative. The block of an Ernie
+4.5 reads the last layer's output, and its own output passes the target's final norm, as in Baidu's ERNIE.
 """
 
 from __future__ import annotations
@@ -35,22 +36,28 @@ from specserve_eagle.checkpoints.layout import MASK_HIDDEN
 from specserve_eagle.checkpoints.tensors import open_head
 from specserve_eagle.checkpoints.vocabulary import draft_ids
 from specserve_eagle.draft_model import DraftModel
-from specserve_eagle.head_reader import HeadReader
+from specserve_eagle.head_reader import HeadReader, in_halves
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from torch import Tensor
 
-    from specserve.api.models import Projection
+    from specserve.api.models import Projection, ServedModel
     from specserve_eagle.checkpoints.head_config import HeadConfig
     from specserve_eagle.checkpoints.tensors import HeadCheckpoint
     from specserve_eagle.draft_model import Lookahead
     from specserve_eagle.options import DraftWeights
 
 
+AS_IT_IS = TargetNorm(None, 0.0)
+"""For heads that read the last layer's output."""
+PAIRED = ("q_proj", "k_proj")
+"""Maps to what is rotated."""
+
+
 def load_head(
-    path: Path, config: HeadConfig, target: DecoderModel, lookahead: Lookahead, weights: DraftWeights
+    path: Path, config: HeadConfig, target: ServedModel, lookahead: Lookahead, weights: DraftWeights
 ) -> DraftModel:
     """Raises ModelError for whatever does not fit the target."""
     checkpoint = open_head(path, config)
@@ -84,7 +91,7 @@ class HeadBuilder(HeadReader):
     """Makes the layers of the formats that read a hidden state per row."""
 
     def __init__(
-        self, config: HeadConfig, checkpoint: HeadCheckpoint, target: DecoderModel, weights: DraftWeights
+        self, config: HeadConfig, checkpoint: HeadCheckpoint, target: ServedModel, weights: DraftWeights
     ) -> None:
         super().__init__(checkpoint, target, weights)
         self.config = config
@@ -96,7 +103,7 @@ class HeadBuilder(HeadReader):
         weights = DecoderWeights(
             self.embedding(),
             tuple(self.layer(index) for index in range(config.num_layers)),
-            self.optional_norm("norm"),
+            self.optional_norm("norm") if config.reads == "normed" else target.output_norm().weight,
             self.lm_head(),
             projections=self.projections,
         )
@@ -117,7 +124,7 @@ class HeadBuilder(HeadReader):
         return DraftHead(
             decoder=decoder,
             vocabulary=vocabulary,
-            from_target=TargetNorm(target.final_norm, target.config.norm_eps),
+            from_target=target.output_norm() if config.reads == "normed" else AS_IT_IS,
             fc=self.projection("fc"),
             embedding_first=config.embedding_first,
             enorm=self.optional_norm("enorm"),
@@ -178,6 +185,12 @@ class HeadBuilder(HeadReader):
             self.projection(f"{block}down_proj"),
             self.kernels.silu_and_multiply,
         )
+
+    def tensor(self, name: str) -> Tensor:
+        read = super().tensor(name)
+        if self.config.rotation == "interleaved" and name.rpartition(".")[2] in PAIRED:
+            return in_halves(read, self.config.head_dim, self.config.rotary_dim)
+        return read
 
     def router(self, name: str) -> Projection:
         return self.made(name, self.tensor(name), kind=Router)

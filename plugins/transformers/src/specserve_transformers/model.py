@@ -9,8 +9,9 @@ import torch
 from torch import nn
 
 from specserve.api import ForwardPass, ModelError
-from specserve.api.models import NO_TAPS, BatchRows, ServedModel, forward_pass
+from specserve.api.models import NO_TAPS, BatchRows, ServedModel, TargetNorm, forward_pass
 from specserve_transformers.install import HEAD
+from specserve_transformers.norms import RowNorm
 from specserve_transformers.own_decoder import own_decoder
 from specserve_transformers.self_test import Tested, check_rows
 
@@ -34,6 +35,7 @@ class TransformersModel(ServedModel):
         self.stages, self.step, self.private = stages, installed.step, installed.private
         self.products = installed.products
         self.kernels, self.dtype, self.device = request.kernels, request.dtype, request.device
+        self.family = stages.architecture
         self.num_layers = len(geometry.paths)
         self.num_heads, self.num_kv_heads, self.head_dim = geometry.num_heads, geometry.num_kv_heads, geometry.head_dim
         self.scale, self.sliding_windows = geometry.scale, geometry.windows
@@ -65,6 +67,17 @@ class TransformersModel(ServedModel):
         if self.decoder is None:
             return TransformersPass(self, attention)
         return OwnPass(self.stages, forward_pass(self.decoder, self.kernels, attention))
+
+    def output_norm(self) -> TargetNorm:
+        path = self.stages.last_norm
+        norm = None if path is None else self.stages.model.get_submodule(path)
+        if not isinstance(norm, RowNorm) or norm.form.centred:
+            raise ModelError(
+                f"{self.stages.architecture}: what transformers computes behind the last layer is no root-mean-square "
+                "norm, and this draft head reads what is behind it. Use a head that reads outputs of layers (EAGLE-3, "
+                "DFlash, DSpark), a stand-alone draft model, or n-gram drafts."
+            )
+        return TargetNorm(norm.weight.detach(), norm.form.eps)
 
     def whole_embedding(self) -> Tensor:
         embedding = self.stages.embedding

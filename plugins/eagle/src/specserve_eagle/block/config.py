@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from specserve.api.files import RawJson
+    from specserve_eagle.checkpoints.target_sizes import TargetSizes
 
 NESTED = ("dflash_config", "dspark_config")
 """Objects of config.json that may hold any of the head's own keys, which then count before those outside."""
@@ -90,7 +91,7 @@ class BlockConfig(msgspec.Struct, frozen=True, kw_only=True):
         return 0 if self.proposes_from_first else 1
 
 
-def read_block_config(path: Path, target: ModelConfig) -> BlockConfig:
+def read_block_config(path: Path, target: TargetSizes) -> BlockConfig:
     """The configuration of the head in directory `path`, for this target. Raises ModelError."""
     where = str(path / "config.json")
     raw = read_json(path / "config.json")

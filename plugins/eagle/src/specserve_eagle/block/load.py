@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-import torch
-
 from specserve.api import DraftLayers, DraftVocabulary, ModelError
 from specserve.api.models import (
     BlockHead,
@@ -19,14 +17,14 @@ from specserve.api.models import (
 from specserve_eagle.block.config import read_block_config
 from specserve_eagle.block.tensors import open_block_head
 from specserve_eagle.checkpoints.vocabulary import draft_ids
-from specserve_eagle.head_reader import HeadReader
+from specserve_eagle.head_reader import HeadReader, in_halves
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from torch import Tensor
 
-    from specserve.api.models import Projection
+    from specserve.api.models import Projection, ServedModel
     from specserve_eagle.block.config import BlockConfig
     from specserve_eagle.checkpoints.tensors import HeadCheckpoint
     from specserve_eagle.options import DraftWeights
@@ -40,9 +38,9 @@ class BlockModel(NamedTuple):
     layers: DraftLayers
 
 
-def load_block_head(path: Path, target: DecoderModel, weights: DraftWeights) -> BlockModel:
+def load_block_head(path: Path, target: ServedModel, weights: DraftWeights) -> BlockModel:
     """Raises ModelError for whatever does not fit the target."""
-    config = read_block_config(path, target.config)
+    config = read_block_config(path, target)
     checkpoint = open_block_head(path, config)
     ids = draft_ids(checkpoint, config)
     builder = BlockBuilder(config, checkpoint, target, weights)
@@ -64,7 +62,7 @@ def load_block_head(path: Path, target: DecoderModel, weights: DraftWeights) -> 
 
 class BlockBuilder(HeadReader):
     def __init__(
-        self, config: BlockConfig, checkpoint: HeadCheckpoint, target: DecoderModel, weights: DraftWeights
+        self, config: BlockConfig, checkpoint: HeadCheckpoint, target: ServedModel, weights: DraftWeights
     ) -> None:
         super().__init__(checkpoint, target, weights)
         self.config = config
@@ -133,12 +131,3 @@ class BlockBuilder(HeadReader):
         if self.config.has_interleaved_rotation and part and part[0] in ("q_proj", "k_proj", "q_norm", "k_norm"):
             return in_halves(read, self.config.layers.head_dim, self.config.layers.rotary_dim)
         return read
-
-
-def in_halves(rows: Tensor, head_dim: int, rotary_dim: int) -> Tensor:
-    """rows: [heads * head_dim, ...], of which numbers 2i and 2i + 1 of a head are rotated together; put i and
-    i + rotary_dim / 2 there."""
-    heads = rows.view(-1, head_dim, *rows.shape[1:])
-    rotated, others = heads[:, :rotary_dim], heads[:, rotary_dim:]
-    pairs = rotated.reshape(len(heads), rotary_dim // 2, 2, *rows.shape[1:])
-    return torch.cat((pairs.transpose(1, 2).flatten(1, 2), others), 1).flatten(0, 1)

@@ -14,15 +14,15 @@ from specserve_eagle.checkpoints import speculators
 
 if TYPE_CHECKING:
     from specserve.api.files import RawJson
-    from specserve.api.models import ModelConfig
     from specserve_eagle.checkpoints.head_config import HeadConfig
     from specserve_eagle.checkpoints.layout import Layout
+    from specserve_eagle.checkpoints.target_sizes import TargetSizes
 
 ANOTHER_TARGET = "The head was trained for another target; use one that was trained for this model."
 
 
 def check_target(
-    config: HeadConfig, raw: RawJson, names: frozenset[str], layout: Layout, target: ModelConfig, where: str
+    config: HeadConfig, raw: RawJson, names: frozenset[str], layout: Layout, target: TargetSizes, where: str
 ) -> None:
     """ModelError where the head cannot be this target's."""
     if config.vocab_size != target.vocab_size:
@@ -49,18 +49,19 @@ def _has(names: frozenset[str], layout: Layout, part: str) -> bool:
     return any(name in names for name in layout.candidates(part))
 
 
-def _check_depth(layout: Layout, target: ModelConfig, where: str) -> None:
+def _check_depth(layout: Layout, target: TargetSizes, where: str) -> None:
     """An MTP layer is numbered on from its target's layers, or 0 where it was exported by itself."""
     if layout.layer_index not in (None, 0, target.num_layers):
         _differ(where, "MTP layer", f"number {layout.layer_index}", f"{target.num_layers} layers, which end before it")
 
 
-def _check_verifier(raw: RawJson, target: ModelConfig, where: str) -> None:
+def _check_verifier(raw: RawJson, target: TargetSizes, where: str) -> None:
     stated = speculators.architectures(raw, where)
     families = {ARCHITECTURES[name].name for name in stated if name in ARCHITECTURES}
-    if families and target.family not in families:
+    own = ARCHITECTURES[target.family].name if target.family in ARCHITECTURES else target.family
+    if families and own not in families:
         named = speculators.verifier(raw, where).get("name_or_path") or "a model"
-        _differ(where, "verifier", f"{named} of family {', '.join(sorted(families))}", f"family {target.family}")
+        _differ(where, "verifier", f"{named} of family {', '.join(sorted(families))}", f"family {own}")
 
 
 def _differ(where: str, what: str, got: str, expected: str) -> None:

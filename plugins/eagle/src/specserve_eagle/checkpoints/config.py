@@ -36,12 +36,13 @@ if TYPE_CHECKING:
     from specserve.api.files import RawJson
     from specserve.api.models import ModelConfig
     from specserve_eagle.checkpoints.layout import HeadKind, Layout
+    from specserve_eagle.checkpoints.target_sizes import TargetSizes
 
 OUTER_KEYS = ("dtype", "torch_dtype", "quantization_config")
 """Keys that the speculators format keeps outside of the layer's own config."""
 
 
-def read_head_config(path: Path, target: ModelConfig) -> HeadConfig:
+def read_head_config(path: Path, target: TargetSizes) -> HeadConfig:
     """The configuration of the head in directory `path`, checked against its target. Raises ModelError."""
     where = str(path / "config.json")
     raw = read_json(path / "config.json")
@@ -57,11 +58,15 @@ def read_head_config(path: Path, target: ModelConfig) -> HeadConfig:
     names = frozenset(open_stored(path, raw.get("quantization_config")).tensors)
     layout = layout_of(names, kind)
     if layout is None:
-        raise ModelError(f"{path}: {where} describes an MTP head, but no tensor is eh_proj, mtp.fc or mtp_layers.0.*.")
+        raise ModelError(
+            f"{path}: {where} describes an MTP head, but no tensor is eh_proj, mtp.fc, mtp_layers.0.* or "
+            "mtp_linear_proj.0."
+        )
     refuse_unsupported(raw, kind, names, where)
     layer = _layer(raw, kind, where)
     if kind != "mtp" or layer.experts is None:
-        refuse_experts(raw, layer, names, where)
+        own = frozenset(name for name in names if kind != "mtp" or name.startswith(layout.first_layer))
+        refuse_experts(raw, layer, own, where)
     refuse_arithmetic(raw, layer, where)
     if kind == "mtp":
         _check_mtp(raw, layer, target, where)
@@ -94,7 +99,7 @@ def _layer(raw: RawJson, kind: HeadKind, where: str) -> ModelConfig:
     return model if own_bias is None else msgspec.structs.replace(model, qkv_bias=bool(own_bias))
 
 
-def _head_config(raw: RawJson, layer: ModelConfig, layout: Layout, target: ModelConfig, where: str) -> HeadConfig:
+def _head_config(raw: RawJson, layer: ModelConfig, layout: Layout, target: TargetSizes, where: str) -> HeadConfig:
     eagle3 = layout.kind == "eagle3"
     fields = {name: getattr(layer, name) for name in HeadConfig.__struct_fields__ if hasattr(layer, name)}
     fields |= {
@@ -106,6 +111,8 @@ def _head_config(raw: RawJson, layer: ModelConfig, layout: Layout, target: Model
         "norm_before_residual": eagle3 and _norm_before_residual(raw, where),
         "fc_bias": False,
         "embedding_first": layout.embedding_first,
+        "reads": layout.reads,
+        "rotation": layout.rotation,
     }
     if eagle3:
         given = options_of_eagle3(raw, where)
@@ -123,7 +130,7 @@ def _head_config(raw: RawJson, layer: ModelConfig, layout: Layout, target: Model
     return config
 
 
-def _check_mtp(raw: RawJson, layer: ModelConfig, target: ModelConfig, where: str) -> None:
+def _check_mtp(raw: RawJson, layer: ModelConfig, target: TargetSizes, where: str) -> None:
     count = raw.get("num_nextn_predict_layers", raw.get("mtp_num_hidden_layers", 1))
     if count != 1:
         raise ModelError(

@@ -127,7 +127,8 @@ def why_no_mtp(raw: RawJson, names: frozenset[str]) -> str:
     if found := min((name for name in names if _is_of_block(name)), default=None):
         return (
             f" Tensor {found} is of an MTP block whose layout is not served. Served are mtp.fc with mtp.layers.0 "
-            "(Qwen3.5), model.layers.L.eh_proj (DeepSeek, GLM) and mtp_layers.0 (MiMo, speculators)."
+            "(Qwen3.5), model.layers.L.eh_proj (DeepSeek, GLM), mtp_layers.0 (MiMo, speculators) and mtp_block.0 with "
+            "mtp_linear_proj.0 (Ernie 4.5)."
         )
     outer, inner = raw, raw.get("text_config")
     settings = outer | inner if isinstance(inner, dict) else outer

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from specserve_eagle.checkpoints.layout import HeadKind
 
 HEAD_NAME = re.compile(r"(?:Eagle3?|Peagle)?(Llama|Mistral|Qwen2|Qwen3)ForCausalLM(?:Eagle3?|NextN)?")
+LLAMAS = ("Ernie4_5_MoeForCausalLM",)
+"""Targets that are no family of the core's, whose heads have the layers of a Llama."""
 FAMILIES = tuple(family.name for family in BUILT_IN)
 SERVED = frozenset(
     (
@@ -39,6 +41,7 @@ OF_EAGLE3 = {
     "parallel_drafting": "all draft tokens in one pass",
 }
 """The same for heads of other kinds."""
+INSTEAD = "Draft with n-gram, with a stand-alone model, or with a head without it."
 UNSUPPORTED_TENSORS = {".kv_a_proj_with_mqa.": "multi-head latent attention"}
 
 
@@ -56,6 +59,8 @@ def family_of(raw: RawJson, where: str) -> str:
             return match[1].lower()
         if name in FAMILIES:
             return name
+        if name in LLAMAS:
+            return "llama"
         if name in ARCHITECTURES:
             return ARCHITECTURES[name].name
     raise ModelError(
@@ -82,12 +87,12 @@ def refuse_unsupported(raw: RawJson, kind: HeadKind, names: frozenset[str], wher
     for options in option_groups(raw):
         for key, meaning in refused.items():
             if options.get(key):
-                raise ModelError(f"{where}: {key} = {options[key]!r} ({meaning}) is not supported.")
+                raise ModelError(f"{where}: {key} = {options[key]!r} ({meaning}) is not supported. {INSTEAD}")
     if isinstance(nested, dict) and nested.get("use_aux_hidden_state") is False:
         raise ModelError(f"{where}: use_aux_hidden_state = false (EAGLE-3 over one hidden state) is not supported.")
     for part, meaning in UNSUPPORTED_TENSORS.items():
         if found := sorted(name for name in names if part in name):
-            raise ModelError(f"{where}: tensor {found[0]} belongs to {meaning}, which is not supported.")
+            raise ModelError(f"{where}: tensor {found[0]} belongs to {meaning}, which is not supported. {INSTEAD}")
 
 
 def refuse_experts(raw: RawJson, layer: ModelConfig, names: frozenset[str], where: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from specserve.api.models import ExpertsConfig, ModelConfig, RopeConfig
-from specserve_eagle.checkpoints.layout import HeadKind
+from specserve_eagle.checkpoints.layout import HeadKind, Rotation, TargetState
 
 
 class MaskConfig(msgspec.Struct, frozen=True):
@@ -41,7 +41,9 @@ class HeadConfig(msgspec.Struct, frozen=True, kw_only=True):
     target_hidden_size: int
     hidden_layers: tuple[int, ...]
     """The target's hidden states that the head reads: 0 is the embedding, n the output of layer n - 1. EAGLE-1/2 and
-    MTP read the last one behind the target's final norm."""
+    MTP read the last one; see `reads`."""
+    reads: TargetState = "normed"
+    rotation: Rotation = "halves"
     norm_before_residual: bool
     """EAGLE-3: the residual of layer 0 is the hidden state behind hidden_norm, not before it."""
     qkv_bias: bool
@@ -75,10 +77,10 @@ class HeadConfig(msgspec.Struct, frozen=True, kw_only=True):
     def feeds_back_norm(self) -> bool:
         """The head's own hidden state is fed back behind its final norm, as the target's first one is.
 
-        True for MTP, as in vLLM and SGLang. EAGLE-3 feeds back the state before the norm, unless `norm_output`;
-        EAGLE-1/2 have no norm.
+        True for MTP that reads the target's so, as in vLLM and SGLang. EAGLE-3 feeds back the state before the norm,
+        unless `norm_output`; EAGLE-1/2 have no norm.
         """
-        return self.kind == "mtp" or self.norm_output
+        return (self.kind == "mtp" and self.reads == "normed") or self.norm_output
 
 
 def decoder_config(config: HeadConfig) -> ModelConfig:

@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 HeadKind: TypeAlias = Literal["eagle", "eagle3", "mtp"]
+TargetState: TypeAlias = Literal["normed", "layer"]
+"""Which hidden state of the target a head of EAGLE-1/2 or MTP reads: the one behind the final norm, or the last layer's
+output. The latter's own final norm is the target's, and its own hidden state is fed back before that."""
+Rotation: TypeAlias = Literal["halves", "interleaved"]
+"""Which numbers of a query or key are rotated together: i and i + half, or 2i and 2i + 1."""
 
 LAYER_PARTS = {
     "input_norm": "input_layernorm",
@@ -50,6 +55,9 @@ MTP_LAYERS_MODULES = {
     "hnorm": "hidden_layernorm",
     "norm": "final_layernorm",
 }
+ERNIE = "model.mtp_"
+"""How names of the block of an Ernie 4.5 begin, which has the target's final norm."""
+ERNIE_MODULES = {"fc": "linear_proj.0", "enorm": "emb_norm.0", "hnorm": "hidden_norm.0"}
 SHARED: dict[str, tuple[str, ...]] = {"embed_tokens": ("model.embed_tokens", "embed_tokens"), "lm_head": ("lm_head",)}
 TEXT = "model."
 """How names of a text model's tensors begin."""
@@ -73,6 +81,8 @@ class Layout(NamedTuple):
     """The number that the file gives the head's layer, where the numbering goes on from the target's layers."""
     optional_prefix: str = ""
     """Files exist with this prefix and without."""
+    reads: TargetState = "normed"
+    rotation: Rotation = "halves"
 
     def has_experts(self, names: frozenset[str]) -> bool:
         """Whether the head's layer, whose family has experts, has them too. names: of the file's tensors."""
@@ -120,6 +130,9 @@ def _mtp_layout(held: frozenset[str]) -> Layout | None:
     shared = dict.fromkeys(SHARED, ()) if target_prefix(held) else SHARED
     if f"{QWEN}fc.weight" in held:  # Qwen3-Next and Qwen3.5
         return Layout("mtp", shared | _prefixed(QWEN, QWEN_MODULES), f"{QWEN}layers.0.")
+    if f"{ERNIE}linear_proj.0.weight" in held:
+        modules = shared | _prefixed(ERNIE, ERNIE_MODULES)
+        return Layout("mtp", modules, f"{ERNIE}block.0.", reads="layer", rotation="interleaved")
     for name in sorted(held):
         if match := DEEPSEEK_LAYER.fullmatch(name):
             index = int(match[1])

@@ -166,7 +166,7 @@ def expected_tensors(config: HeadConfig) -> dict[str, Expected]:
         tensors["fc.bias"] = Expected((H,))
     if config.kind == "mtp":
         tensors |= dict.fromkeys(("enorm", "hnorm"), Expected((H,)))
-    if config.kind != "eagle":
+    if config.kind != "eagle" and config.reads == "normed":
         tensors["norm"] = Expected((H,))
     if eagle3:
         tensors |= {"d2t": Expected((D,), required=reduced), "t2d": Expected((V,), required=False)}
