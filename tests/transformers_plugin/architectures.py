@@ -70,6 +70,7 @@ SERVED: dict[str, dict[str, Any]] = {
     "Glm4MoeForCausalLM": {**DEEPSEEK, "num_key_value_heads": 2, "head_dim": 16, "use_qk_norm": True},
     "GptOssForCausalLM": {**SLIDING, **EXPERTS, "head_dim": 16},
     "GraniteMoeForCausalLM": {**EXPERTS, "residual_multiplier": 0.5, "logits_scaling": 2.0},
+    "HunYuanDenseV1ForCausalLM": {"head_dim": 16},
     "Jais2ForCausalLM": {},
     "MixtralForCausalLM": EXPERTS,
     "ModernBertDecoderForCausalLM": {**SLIDING, "local_attention": 2 * WINDOW},
