@@ -161,7 +161,7 @@ class Serving:
         self.guards = [SimulatedDrafter(name, *each, self) for name, each in drafters.items()]
         several = len(self.guards) > 1
         chosen = SeveralDrafters(self.guards, self.planner.composer) if several else OneDrafter(self.guards[0])
-        metrics = SimpleNamespace(graph_recording_seconds=0.0)
+        metrics = SimpleNamespace(graph_recording_seconds=0.0, num_preemptions=0)
         self.drafting = Drafting(chosen, self.planner, metrics)
         self.texts, self.requests, self.fresh = {}, [], set()
         self.tokens, self.plain_seconds = 0, 0.0

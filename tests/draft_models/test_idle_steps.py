@@ -8,17 +8,12 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 import torch
-from runtime_cases import LAYERS, NUM_BLOCKS, WAITING, a_request, a_runtime, fed_positions, hashes, some_path, step
+from runtime_cases import LAYERS, NUM_BLOCKS, WAITING, W, a_request, a_runtime, fed_positions, hashes, some_path, step
 
+from specserve.batch.hidden_states import HiddenStates
 from specserve_draft_models import runtime as runtime_module
 from specserve_draft_models.idle_steps import (
-    MAX_RUN_ROWS,
-    MIN_RUN_ROWS,
-    RUN_BYTES,
-    IdleSteps,
-    Member,
     PlainSteps,
-    max_run_rows,
 )
 
 LONG = msgspec.structs.replace(LAYERS, max_len=1000)
@@ -143,58 +138,39 @@ def test_a_verifier_that_adds_no_token_to_an_accepted_path_leaves_its_last_row_f
     assert feed.hidden[:, 0].tolist() == [*range(15)]
 
 
+def test_steps_that_are_told_at_once_are_those_that_are_told_one_by_one():
+    def feed_behind(count, told):
+        requests = requests_of(3)
+        runtime = started(requests)
+        told(runtime, requests, count)
+        feed = step(runtime, *requests, starts=[10 + count] * 3)
+        return fed_positions(feed), feed.hidden.tolist()
+
+    def at_once(runtime, requests, count):
+        idle_steps(runtime, requests, 1)
+        assert runtime.idle_steps() >= count - 1
+        positions = range(11, 10 + count)
+        for request in requests:
+            request.tokens += [1] * len(positions)
+            request.computed += len(positions)
+        rows = torch.tensor([[p] * W for p in positions for _ in requests], dtype=torch.float32)
+        runtime.add_idle(SimpleNamespace(num_rows=3), len(positions), [HiddenStates((1,), rows, 0, len(rows))])
+
+    assert feed_behind(40, at_once) == feed_behind(40, idle_steps)
+
+
+def test_a_runtime_that_waits_for_nothing_is_told_of_each_step():
+    requests = requests_of(2)
+    runtime = started(requests)
+    assert runtime.idle_steps() == 0
+    idle_steps(runtime, requests, 1)
+    assert runtime.idle_steps() > 100
+    runtime.stop(requests[0])
+    assert runtime.idle_steps() == 0
+
+
 def num_steps(run):
     return sum(step.count if isinstance(step, PlainSteps) else 1 for step in run.steps)
-
-
-def a_run(request, start, most=100):
-    return IdleSteps([Member(request, request.blocks, None, most)], [start], MIN_RUN_ROWS)  # type: ignore[arg-type]
-
-
-def next_step(request, start, drafted=0):
-    span = SimpleNamespace(request=request, start=start, length=1 + drafted, drafted=drafted)
-    return SimpleNamespace(spans=[span], num_rows=1 + drafted)
-
-
-def added(run, batch, path=()):
-    (span,) = batch.spans
-    span.request.computed = span.start + 1 + len(path)
-    run.add(batch, SimpleNamespace(spans=[SimpleNamespace(path=path)]), {})
-
-
-def test_a_run_keeps_a_bounded_number_of_rows():
-    request = a_request()
-    run = a_run(request, 10, most=10 * MIN_RUN_ROWS)
-    for start in range(10, 10 + MIN_RUN_ROWS // 8):
-        assert run.goes_on(next_step(request, start, drafted=7))
-        added(run, next_step(request, start, drafted=7))
-    assert not run.goes_on(next_step(request, 10 + MIN_RUN_ROWS // 8))
-
-
-def test_a_run_ends_before_more_would_wait_than_may():
-    request = a_request()
-    assert a_run(request, 10, most=15).goes_on(next_step(request, 10, drafted=4))
-    assert not a_run(request, 10, most=15).goes_on(next_step(request, 10, drafted=5))
-
-
-def test_a_run_goes_on_at_its_next_position_only():
-    request = a_request()
-    run = a_run(request, 10)
-    added(run, next_step(request, 10))
-    assert run.goes_on(next_step(request, 11))
-    assert not run.goes_on(next_step(request, 12))
-    assert not run.goes_on(next_step(a_request(), 11))
-    added(run, next_step(request, 11, drafted=4), path=(0, 2))
-    assert run.goes_on(next_step(request, 14))
-    assert not run.goes_on(next_step(request, 12))
-
-
-def test_a_run_ends_where_a_request_has_other_blocks_at_the_same_position():
-    """It was preempted, and goes on behind blocks of the prefix cache."""
-    request = a_request()
-    run = a_run(request, 10)
-    request.blocks = list(request.blocks)
-    assert not run.goes_on(next_step(request, 10))
 
 
 def replay(seed, layers):
@@ -276,9 +252,3 @@ def test_runs_change_nothing_of_what_is_fed(seed, monkeypatch):
     assert known == known_then
     assert torch.equal(states, states_then)
     assert len(fed) > 3
-
-
-def test_a_run_keeps_as_many_rows_as_take_some_megabytes():
-    assert max_run_rows(RUN_BYTES // 1000) == 1000
-    assert max_run_rows(RUN_BYTES) == MIN_RUN_ROWS
-    assert max_run_rows(0) == max_run_rows(2) == MAX_RUN_ROWS

@@ -53,6 +53,10 @@ class Fickle(FixedWidthPlanner):
             wanted.append(self.random.randint(0, most) if self.wants.get(request.id, True) else 0)
         return wanted
 
+    def idle_steps(self):
+        """Of some of these the drafter is told afterwards."""
+        return self.random.choice((0, 0, 3, 50))
+
     def choose(self, requests, budget, base_rows):
         return super().choose(self.with_other_tokens(requests), budget, base_rows)
 

@@ -129,3 +129,34 @@ def test_a_request_that_excludes_the_draft_model_leaves_blocks_that_others_are_d
     assert {sequence.request.draft.source} == {"eagle"}
     kv, fresh = draft_kv(engine, sequence), fresh_draft_kv(target, drafts[kind], [*tokens, 9], block_size=8)
     assert torch.equal(kv.data[:, :, :50], fresh.data[:, :, :50])
+
+
+class Idle(FixedWidthPlanner):
+    """Wants no drafts and need not be called."""
+
+    def limits(self, requests):
+        return [0] * len(requests)
+
+    def idle_steps(self):
+        return 10_000
+
+
+@covering(("each_kernel_set",), each_kernel_set=["torch", "cpu"], kind=KINDS, indirect=["each_kernel_set"])
+def test_a_second_turn_is_drafted_from_blocks_of_a_long_answer_for_which_nobody_drafted(tmp_path, kind):
+    long_target = write_target(tmp_path / "target", max_position_embeddings=2048)
+    draft = write_draft(tmp_path / "draft", kind, long_target, max_position_embeddings=2048)
+
+    def second_turn(prefix_cache):
+        options = {"block_size": 8, "prefix_cache": prefix_cache, "kv_memory": "64M"}
+        engine = eagle_engine(long_target, draft, planner=Idle(0), **options)
+        tokens = first_turn(engine, 1001)
+        recorder = Recorder()
+        engine.planner = engine.scheduler.planner = engine.drafting.planner = recorder
+        outcome = run_requests(engine, [toy_request("second", [*tokens, 9], max_tokens=8, ignore_eos=True)])
+        assert not outcome.metrics.drafter_faults
+        return outcome.outputs["second"].steps[0].cached_tokens, recorder.drafts
+
+    cached, drafted = second_turn(prefix_cache=True)
+    assert cached == 1000
+    assert second_turn(prefix_cache=False) == (0, drafted)
+    assert len(drafted) > 1

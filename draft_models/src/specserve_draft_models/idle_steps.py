@@ -118,20 +118,32 @@ class IdleSteps:
     def add(self, batch: ScheduledBatch, verdict: Verdict, hidden: Mapping[int, Tensor]) -> None:
         """Call after the step was committed: of an accepted path, less may count as computed."""
         if batch.num_rows == len(batch.spans):
-            last = self.steps[-1] if self.steps else None
-            if not isinstance(last, PlainSteps):
-                last = PlainSteps(self.num_rows)
-                self.steps.append(last)
-            last.count += 1
-            self.starts = [start + 1 for start in self.starts]
-            self.left -= 1
-        else:
-            before, self.starts = self.starts, [request.computed for request in self.requests]
-            self.steps.append(DraftedStep(self.num_rows, batch, verdict, before, self.starts))
-            self.left = self.steps_left()
-        if hidden:
-            self.hidden[-1:] = as_one([*self.hidden[-1:], hidden])
-        self.num_rows += batch.num_rows
+            self.add_plain(1, batch.num_rows, [hidden] if hidden else ())
+            return
+        before, self.starts = self.starts, [request.computed for request in self.requests]
+        self.steps.append(DraftedStep(self.num_rows, batch, verdict, before, self.starts))
+        self.left = self.steps_left()
+        self.add_rows(batch.num_rows, [hidden] if hidden else ())
+
+    def add_plain(self, count: int, num_rows: int, hidden: Sequence[Mapping[int, Tensor]]) -> None:
+        """As many plain steps. num_rows: of each; hidden: of all their rows."""
+        last = self.steps[-1] if self.steps else None
+        if not isinstance(last, PlainSteps):
+            last = PlainSteps(self.num_rows)
+            self.steps.append(last)
+        last.count += count
+        self.starts = [start + count for start in self.starts]
+        self.left -= count
+        self.add_rows(count * num_rows, hidden)
+
+    def add_rows(self, num_rows: int, hidden: Sequence[Mapping[int, Tensor]]) -> None:
+        for step in hidden:
+            self.hidden[-1:] = as_one([*self.hidden[-1:], step])
+        self.num_rows += num_rows
+
+    def idle_steps(self) -> int:
+        """How many plain steps may run before one of the limits is reached."""
+        return int(min(self.left, (self.max_rows - self.num_rows) // max(len(self.members), 1)))
 
     def steps_left(self) -> float:
         return min((member.most - start for member, start in zip(self.members, self.starts, strict=True)), default=inf)

@@ -25,7 +25,9 @@ from specserve_draft_models.recorded_pass import RecordedDraftPass
 from specserve_draft_models.sequences import FedSequence
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from torch import Tensor
 
     from specserve.batch.batch import Batch, ScheduledBatch
     from specserve.batch.request import Request
@@ -130,6 +132,16 @@ class DraftModelRuntime:
             return False
         self.run.add(batch, verdict, output.hidden)
         return True
+
+    def idle_steps(self) -> int:
+        """How many plain steps of the same requests may run before `add_idle` must be called; 0: `goes_on` must be
+        called after each."""
+        return 0 if self.run is None else self.run.idle_steps()
+
+    def add_idle(self, batch: ScheduledBatch, count: int, hidden: Sequence[Mapping[int, Tensor]]) -> None:
+        """As many of them ran. batch: the last one's; hidden: of all their rows in order."""
+        assert self.run is not None, "only a run can be added to"
+        self.run.add_plain(count, batch.num_rows, hidden)
 
     @inference
     def begin_run(self, batch: ScheduledBatch) -> None:

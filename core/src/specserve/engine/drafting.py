@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from specserve.batch.admitted import assign
 from specserve.batch.drafts import depth_first
+from specserve.engine.idle_steps import IdleSteps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,44 +47,12 @@ class NoDraft:
         self.num_followers -= request.speculation.return_steps
 
 
-class IdleSteps:
-    """Steps in which nobody is drafted for and the planner need not be called, as long as the same requests run."""
-
-    __slots__ = ("batch", "left", "num_requests", "seconds")
-
-    def __init__(self) -> None:
-        self.left = self.num_requests = 0
-        self.batch: ScheduledBatch | None = None
-        """The last that ran without the planner."""
-        self.seconds: list[float] = []
-        """The seconds of each step that ran without the planner."""
-
-    def begin(self, num_requests: int, steps: int) -> None:
-        self.left, self.num_requests = steps, num_requests
-
-    def go_on(self, batch: ScheduledBatch) -> bool:
-        """A request that begins has a prompt or changes their number; `Drafting.stop` ends them where one ends."""
-        if self.left and batch.num_rows == len(batch.spans) == self.num_requests:
-            self.left -= 1
-            self.batch = batch
-            return True
-        self.left = 0
-        return False
-
-    def end(self, planner: DraftPlanner) -> None:
-        """Tell the planner of the steps that ran without it."""
-        if self.batch is not None:
-            planner.observe_idle(self.batch, self.seconds)
-        self.batch, self.seconds = None, []
-
-
 class Drafting:
     """Between the planner, which says how much is worth drafting, and the drafters."""
 
     def __init__(self, drafters: Drafters, planner: DraftPlanner, metrics: EngineMetrics) -> None:
         self.drafters, self.planner, self.metrics = drafters, planner, metrics
-        self.observing = [guard for guard in drafters.guards if guard.observes_every_step]
-        self.idle = IdleSteps()
+        self.idle = IdleSteps([guard for guard in drafters.guards if guard.observes_every_step], metrics)
         self.num_followers = 0
         """Requests, and traces, that are told why fewer draft tokens were verified than could have been."""
         self.wanted: dict[str, int] = {}
@@ -95,19 +64,21 @@ class Drafting:
 
     def start(self, request: Request) -> None:
         self.num_followers += request.speculation.return_steps
+        self.idle.end(self.planner)
         for guard in self.guards:
             guard.start(request)
 
     def stop(self, request: Request) -> None:
         self.num_followers -= request.speculation.return_steps
         self.wanted.pop(request.id, None)
+        self.idle.end(self.planner)
         self.idle.left = 0
         self.drafters.stop(request)
 
     def draft(self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict, seconds: float) -> None:
         """Give each running request its draft for the next step. `seconds`: what this step took."""
         if self.idle.go_on(batch):
-            self.observe(self.observing, batch, output, verdict)
+            self.idle.add(batch, output, verdict)
             return
         self.idle.end(self.planner)
         began, recording = time.perf_counter(), self.metrics.graph_recording_seconds
@@ -118,9 +89,10 @@ class Drafting:
         if self.num_followers:
             self.wanted |= {request.id: limit for request, limit in zip(requests, planned, strict=True)}
         if not any(planned):
-            self.observe(self.guards, batch, output, verdict)
+            for guard in self.guards:
+                guard.observe(batch, output, verdict)
             if batch.num_rows == len(batch.spans):
-                self.idle.begin(len(running), self.planner.idle_steps())
+                self.idle.begin(len(running), self.planner)
             return
         limits = [0] * len(batch.spans)
         for i, limit in zip(running, planned, strict=True):
@@ -134,13 +106,6 @@ class Drafting:
             taken -= self.metrics.graph_recording_seconds - recording
             num_requests = len(planned) - planned.count(0)
             self.planner.observe_drafting(taken, num_requests, self.drafters.pass_seconds)
-
-    def observe(
-        self, guards: Sequence[GuardedDrafter], batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict
-    ) -> None:
-        """Nobody is drafted for."""
-        for guard in guards:
-            guard.observe(batch, output, verdict)
 
     def learn(self, batch: ScheduledBatch, verdict: Verdict, seconds: float) -> None:
         """Let the planner learn from the step, unless it is idle."""

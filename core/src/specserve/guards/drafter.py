@@ -22,7 +22,9 @@ from specserve.guards.draft_checks import DraftFault, check_draft
 from specserve.protocols import Drafter, DrafterNeeds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    from torch import Tensor
 
     from specserve.batch.batch import ScheduledBatch
     from specserve.batch.request import Request
@@ -72,6 +74,8 @@ class GuardedDrafter:
         wanted."""
         self.has_observe_step = drafter.__class__.observe_step is not Drafter.observe_step
         """Else it is called as if it were to propose, after steps for which nobody wants a draft."""
+        self.observes_idle = drafter.__class__.observe_idle is not Drafter.observe_idle
+        """It may be told of idle steps afterwards."""
         self.reads_logits = drafter.needs.logits
         self.proposes_forced, self.continues_forced = drafter.proposes_forced, drafter.continues_forced
         self.num_faults = self.faults_in_a_row = 0
@@ -134,6 +138,25 @@ class GuardedDrafter:
             self.drafter.observe_step(batch, output, verdict)
         except FAULTS as error:
             self.count(error, "observe_step")
+        self.end_step(faults)
+
+    def idle_steps(self) -> int:
+        return self.call(self.stated_idle_steps) or 0
+
+    def stated_idle_steps(self) -> int:
+        steps = self.drafter.idle_steps()
+        if type(steps) is not int or steps < 0:
+            raise DraftFault("idle steps that are no number", f"{steps!r}; idle_steps returns an int of at least 0")
+        return steps
+
+    def observe_idle(self, batch: ScheduledBatch, count: int, hidden: Sequence[Mapping[int, Tensor]]) -> None:
+        if not self.enabled:
+            return
+        faults = self.num_faults
+        try:
+            self.drafter.observe_idle(batch, count, hidden)
+        except FAULTS as error:
+            self.count(error, "observe_idle")
         self.end_step(faults)
 
     def valid_drafts(

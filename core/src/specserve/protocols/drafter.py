@@ -11,7 +11,9 @@ from specserve.protocols.draft_model import DraftLayers
 from specserve.protocols.target_keys import TargetKeys
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from torch import Tensor
 
     from specserve.batch.batch import ScheduledBatch
     from specserve.batch.request import Request
@@ -99,6 +101,19 @@ class Drafter(ABC):
         """A step after which nobody wants a draft; called if `needs` states more than `target_rows`. Most steps of a
         server may be such, and each waits for it. A class without it is asked to `propose`, with limits of 0."""
         self.propose(batch, output, verdict, [0] * len(batch.spans))
+
+    def idle_steps(self) -> int:
+        """Asked after a step that the drafter observed, if it has `observe_idle`: of how many steps after that one it
+        may be told later, as long as the same requests run, each with one row and no draft. 0: it is called after the
+        next step as after this one."""
+        return 0
+
+    def observe_idle(  # noqa: B027 (a default)
+        self, batch: ScheduledBatch, count: int, hidden: Sequence[Mapping[int, Tensor]]
+    ) -> None:
+        """`count` steps like this one, the last of them, ran since the drafter was called last. Called before any other
+        method of it. `hidden`: the hidden states of all their rows in order, by layer, of one step or of several that
+        lie together in each entry; none where no `hidden_layers` are stated."""
 
     def stop(self, request: Request) -> None:  # noqa: B027 (a default)
         """The request ended, for whatever reason."""

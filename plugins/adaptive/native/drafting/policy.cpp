@@ -16,7 +16,7 @@ constexpr double kFirstWeight = 12.0, kLeastWeight = 12.0, kMostWeight = 50.0, k
 constexpr int64_t kEnoughOfSpread = 48;
 constexpr int64_t kChanged = 4;   // misses before a draft that pays
 constexpr int64_t kPatience = 8;  // misses of a request whose like are not known yet
-constexpr int64_t kMinInterval = 16, kMaxInterval = 48, kLongestInterval = 128, kMostIdleSteps = 15;
+constexpr int64_t kMinInterval = 16, kMaxInterval = 48, kLongestInterval = 128, kMostIdleSteps = kLongestInterval - 1;
 constexpr int64_t kSteady = 2;  // steps between two drafts: none are idle
 constexpr double kProbingRate = 0.2, kMostOutlier = 2.0;
 constexpr double kProbeShare = 0.005;  // of the time that drafts which pay nothing may take

@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING
 from specserve.api import Drafter
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from torch import Tensor
+
     from specserve.api import ForwardOutput, Verdict
     from specserve.api.batch import Request, ScheduledBatch
     from specserve_draft_models import DraftModelRuntime
@@ -36,6 +40,14 @@ class DraftModelDrafter(WatchedDrafter):
         assert self.runtime is not None
         if not self.runtime.goes_on(batch, output, verdict):
             self.propose(batch, output, verdict, [0] * len(batch.spans))
+
+    def idle_steps(self) -> int:
+        assert self.runtime is not None
+        return self.runtime.idle_steps()
+
+    def observe_idle(self, batch: ScheduledBatch, count: int, hidden: Sequence[Mapping[int, Tensor]]) -> None:
+        assert self.runtime is not None
+        self.runtime.add_idle(batch, count, hidden)
 
     def start(self, request: Request) -> None:
         assert self.runtime is not None
