@@ -28,13 +28,12 @@ def test_an_assistant_for_another_model_is_refused_by_name(tmp_path, changes):
         kind_of(path)
 
 
-def test_a_block_with_latent_attention_is_refused_by_name(tmp_path):
-    """DeepSeek-V3, which the plugin transformers serves."""
+def test_a_block_with_latent_attention_of_another_architecture_is_refused_by_name(tmp_path):
     path = write_checkpoint(tmp_path, num_hidden_layers=2)
-    change_json(path / "config.json", architectures=["DeepseekV3ForCausalLM"], kv_lora_rank=16)
+    change_json(path / "config.json", architectures=["OtherForCausalLM"], kv_lora_rank=16)
     change_tensors(path, **{"model.layers.2.eh_proj.weight": torch.ones(2, 2)})
     config, target = EngineConfig(model=str(path)), ServedModel()
-    target.family, target.num_layers, target.hidden_size, target.vocab_size = "DeepseekV3ForCausalLM", 2, 64, 320
+    target.family, target.num_layers, target.hidden_size, target.vocab_size = "OtherForCausalLM", 2, 64, 320
     with pytest.raises(ModelError, match=r"kv_lora_rank = 16 .multi-head latent attention. is not .* n-gram, .* model"):
         drafter_at(path, config, EagleOptions(model=str(path)), target)
 

@@ -68,6 +68,7 @@ SERVED: dict[str, dict[str, Any]] = {
     "GemmaForCausalLM": {"head_dim": 16, **UNTIED},
     "Glm4ForCausalLM": {"head_dim": 16},
     "Glm4MoeForCausalLM": {**DEEPSEEK, "num_key_value_heads": 2, "head_dim": 16, "use_qk_norm": True},
+    "Glm4MoeLiteForCausalLM": {**DEEPSEEK, "n_group": 1},
     "GptOssForCausalLM": {**SLIDING, **EXPERTS, "head_dim": 16},
     "GraniteMoeForCausalLM": {**EXPERTS, "residual_multiplier": 0.5, "logits_scaling": 2.0},
     "HunYuanDenseV1ForCausalLM": {"head_dim": 16},

@@ -37,6 +37,8 @@ from specserve_eagle.checkpoints.tensors import open_head
 from specserve_eagle.checkpoints.vocabulary import draft_ids
 from specserve_eagle.draft_model import DraftModel
 from specserve_eagle.head_reader import HeadReader, in_halves
+from specserve_eagle.latent.decoder import LatentDecoder
+from specserve_eagle.latent.read import read_latent, read_output
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from specserve_eagle.checkpoints.head_config import HeadConfig
     from specserve_eagle.checkpoints.tensors import HeadCheckpoint
     from specserve_eagle.draft_model import Lookahead
+    from specserve_eagle.latent.decoder import LatentMaps
     from specserve_eagle.options import DraftWeights
 
 
@@ -95,6 +98,8 @@ class HeadBuilder(HeadReader):
     ) -> None:
         super().__init__(checkpoint, target, weights)
         self.config = config
+        self.latent: list[LatentMaps] = []
+        """Of the layers so far, where they have such attention."""
 
     def decoder(self) -> DecoderModel:
         config, target = self.config, self.target
@@ -108,7 +113,9 @@ class HeadBuilder(HeadReader):
             projections=self.projections,
         )
         table = RotaryTable(rotary.cos.to(target.device), rotary.sin.to(target.device))
-        return DecoderModel(numbers, self.kernels, weights, table)
+        if config.latent is None:
+            return DecoderModel(numbers, self.kernels, weights, table)
+        return LatentDecoder(numbers, self.kernels, weights, table, tuple(self.latent))
 
     def head(self, decoder: DecoderModel, vocabulary: DraftVocabulary | None) -> DraftHead:
         config, target = self.config, self.target
@@ -148,6 +155,17 @@ class HeadBuilder(HeadReader):
         def name(part: str) -> str:
             return f"layers.{index}.{part}"
 
+        if self.config.latent is not None:
+            self.latent.append(read_latent(self, name(""), self.config.latent))
+            return DecoderLayer(
+                input_norm=self.norm(name("input_norm")),
+                qkv_proj=self.latent[-1].into,
+                q_norm=None,
+                k_norm=None,
+                o_proj=read_output(self, name("o_proj"), self.config.latent),
+                mlp_norm=self.norm(name("post_attention_norm")),
+                mlp=self.mlp(name("")),
+            )
         reads_aux = self.checkpoint.has(name("hidden_norm"))  # EAGLE-3: input_norm is the embedding's
         input_norm = self.optional_norm(name("hidden_norm" if reads_aux else "input_norm"))
         return DecoderLayer(

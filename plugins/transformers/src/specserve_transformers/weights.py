@@ -35,6 +35,8 @@ NAMED = 5
 """Names in a message."""
 IGNORED = (".rotary_emb.inv_freq", ".rotary_emb.cos_cached", ".rotary_emb.sin_cached", ".masked_bias", ".attn.bias")
 """What old exporters write beside the weights; it holds nothing new."""
+IN_DRAFTING_LAYER = "eh_proj.weight"
+"""What no layer has but one that drafts (MTP), which the plugin eagle reads."""
 
 
 class Converted(NamedTuple):
@@ -134,13 +136,17 @@ class WeightPlan:
                 "model, or a file is missing. Download the model again."
             )
 
-    def check_left_over(self, names: Iterable[str]) -> None:
+    def check_left_over(self, found: Iterable[str]) -> None:
         """What stands within a module that is served would change it."""
         ignored = [re.compile(each) for each in self.model._keys_to_ignore_on_load_unexpected or ()]
+        names = list(found)
+        drafting = tuple(name.removesuffix(IN_DRAFTING_LAYER) for name in names if name.endswith(IN_DRAFTING_LAYER))
         modules = {name.rpartition(".")[0] for name in self.wanted}
         prefix = f"{self.model.base_model_prefix}."
         unknown = [
-            name for name in names if not name.endswith(IGNORED) and not any(each.search(name) for each in ignored)
+            name
+            for name in names
+            if not name.endswith(IGNORED) and not name.startswith(drafting) and not any(e.search(name) for e in ignored)
         ]
         foreign = [
             name

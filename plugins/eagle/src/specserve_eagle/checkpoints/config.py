@@ -29,6 +29,7 @@ from specserve_eagle.checkpoints.hidden_layers import hidden_layers
 from specserve_eagle.checkpoints.layout import layout_of
 from specserve_eagle.checkpoints.masks import is_parallel, masks_of
 from specserve_eagle.checkpoints.stored import open_stored
+from specserve_eagle.latent.config import as_plain_layer, has_latent_attention, latent_config
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,8 +63,10 @@ def read_head_config(path: Path, target: TargetSizes) -> HeadConfig:
             f"{path}: {where} describes an MTP head, but no tensor is eh_proj, mtp.fc, mtp_layers.0.* or "
             "mtp_linear_proj.0."
         )
-    refuse_unsupported(raw, kind, names, where)
-    layer = _layer(raw, kind, where)
+    latent = latent_config(raw, where) if kind == "mtp" and has_latent_attention(raw) else None
+    if latent is None:
+        refuse_unsupported(raw, kind, names, where)
+    layer = _layer(raw if latent is None else as_plain_layer(raw, latent), kind, where)
     if kind != "mtp" or layer.experts is None:
         own = frozenset(name for name in names if kind != "mtp" or name.startswith(layout.first_layer))
         refuse_experts(raw, layer, own, where)
@@ -74,7 +77,7 @@ def read_head_config(path: Path, target: TargetSizes) -> HeadConfig:
         experts = msgspec.structs.replace(layer.experts, layers=(True,)) if layout.has_experts(names) else None
         layer = msgspec.structs.replace(layer, experts=experts)
     config = _head_config(raw, layer, layout, target, where)
-    config = msgspec.structs.replace(config, fc_bias=_fc_bias(raw, names, layout))
+    config = msgspec.structs.replace(config, fc_bias=_fc_bias(raw, names, layout), latent=latent)
     if kind == "eagle3" and is_parallel(raw, names, layout):
         config = msgspec.structs.replace(config, masks=masks_of(raw, config.vocab_size, where))
     check_target(config, raw, names, layout, target, where)

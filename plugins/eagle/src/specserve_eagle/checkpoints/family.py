@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from specserve.api import ModelError
 from specserve.models.families import ARCHITECTURES, BUILT_IN
 from specserve_eagle.checkpoints.detect import architectures
+from specserve_eagle.latent.config import ARCHITECTURES as LATENT
+from specserve_eagle.latent.config import FAMILY as LATENT_FAMILY
 
 if TYPE_CHECKING:
     from specserve.api.files import RawJson
@@ -15,8 +17,8 @@ if TYPE_CHECKING:
     from specserve_eagle.checkpoints.layout import HeadKind
 
 HEAD_NAME = re.compile(r"(?:Eagle3?|Peagle)?(Llama|Mistral|Qwen2|Qwen3)ForCausalLM(?:Eagle3?|NextN)?")
-LLAMAS = ("Ernie4_5_MoeForCausalLM",)
-"""Targets that are no family of the core's, whose heads have the layers of a Llama."""
+OF_OTHERS = {"Ernie4_5_MoeForCausalLM": "llama"} | dict.fromkeys(LATENT, LATENT_FAMILY)
+"""The layers of heads of targets that are no family of the core's."""
 FAMILIES = tuple(family.name for family in BUILT_IN)
 SERVED = frozenset(
     (
@@ -59,8 +61,8 @@ def family_of(raw: RawJson, where: str) -> str:
             return match[1].lower()
         if name in FAMILIES:
             return name
-        if name in LLAMAS:
-            return "llama"
+        if name in OF_OTHERS:
+            return OF_OTHERS[name]
         if name in ARCHITECTURES:
             return ARCHITECTURES[name].name
     raise ModelError(

@@ -8,6 +8,7 @@ import msgspec
 
 from specserve.api.models import ExpertsConfig, ModelConfig, RopeConfig
 from specserve_eagle.checkpoints.layout import HeadKind, Rotation, TargetState
+from specserve_eagle.latent.config import LatentConfig
 
 
 class MaskConfig(msgspec.Struct, frozen=True):
@@ -63,6 +64,8 @@ class HeadConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Before `fc`: a norm of each of the target's hidden states, or one of all of them together."""
     norm_output: bool = False
     """EAGLE-3.1: the own hidden state is fed back behind the final norm."""
+    latent: LatentConfig | None = None
+    """Multi-head latent attention."""
     masks: MaskConfig | None = None
     """None: a pass for each draft token."""
     quantization: dict[str, Any] | None = None

@@ -185,12 +185,17 @@ def _layer(config: HeadConfig, layer: int) -> dict[str, Expected]:
         "k_proj": (kv_size, inputs, config.qkv_bias),
         "v_proj": (kv_size, inputs, config.qkv_bias),
         "o_proj": (H, q_size, config.o_bias),
-    } | _mlp(config)
+    }
+    if config.latent is not None:
+        linears = {name: (*shape, False) for name, shape in config.latent.maps(H, config.num_heads).items()}
+    linears |= _mlp(config)
     norms = {"post_attention_norm": H}
     if config.kind != "eagle" or layer > 0:
         norms["input_norm"] = H
     if inputs != H:
         norms["hidden_norm"] = H
+    if config.latent is not None:
+        norms |= config.latent.norms()
     if config.qk_norm:
         norms |= {"q_norm": config.head_dim, "k_norm": config.head_dim}
     tensors = {name: Expected((size,)) for name, size in norms.items()}

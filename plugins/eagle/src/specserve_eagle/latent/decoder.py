@@ -1,0 +1,75 @@
+"""Layers with multi-head latent attention (DeepSeek-V2, 2024), whose keys and values are kept as they are attended to.
+
+Letters: T rows, H hidden size, h heads, d numbers of a query or a key, r those of them that are rotated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+
+from specserve.api.models import AttentionInput, DecoderModel
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from specserve.api import KernelSet
+    from specserve.api.models import BatchRows, DecoderWeights, ModelConfig, Projection, RotaryTable, Rotation
+    from specserve_eagle.latent.config import LatentConfig
+
+EPS = 1e-6
+"""Of the norms of narrow rows, whatever config.json says of the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class LatentMaps:
+    """Of one layer, behind its input norm. The first r numbers of a query are rotated, as the engine does it."""
+
+    config: LatentConfig
+    into: Projection
+    """[H] -> what queries are made of, what keys and values are made of, and the rotated part of keys."""
+    query_norm: Tensor | None
+    queries: Projection | None
+    """To [h * d]; None where `into` gives queries themselves."""
+    norm: Tensor
+    keys_values: Projection
+    """To [h * (d - r + value)]."""
+
+    def __call__(self, x: Tensor, kernels: KernelSet) -> tuple[Tensor, Tensor, Tensor]:
+        """x: [T, H] -> queries, keys and values, [T, h, d] each; values are padded with zeros."""
+        config = self.config
+        of_queries, of_keys, rotated = self.into(x).tensor_split((-config.rank - config.rotated, -config.rotated), 1)
+        if self.queries is not None:
+            assert self.query_norm is not None
+            of_queries = self.queries(kernels.rms_norm(of_queries.contiguous(), self.query_norm, EPS))
+        q = of_queries.view(len(x), -1, config.head_dim)
+        kept = self.keys_values(kernels.rms_norm(of_keys.contiguous(), self.norm, EPS)).view(*q.shape[:2], -1)
+        plain, v = kept.split_with_sizes((config.plain, config.value), 2)
+        k = torch.cat((rotated[:, None].expand(-1, q.shape[1], -1), plain), 2)
+        return q, k, F.pad(v, (0, config.head_dim - config.value))
+
+
+class LatentDecoder(DecoderModel):
+    """`latent`: of each layer."""
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        kernels: KernelSet,
+        weights: DecoderWeights,
+        rotary: RotaryTable,
+        latent: tuple[LatentMaps, ...],
+    ) -> None:
+        super().__init__(config, kernels, weights, rotary)
+        self.latent = latent
+
+    def attention_input(
+        self, layer: int, x: Tensor, rotation: Rotation | None, at: BatchRows, aux: Tensor | None = None
+    ) -> AttentionInput:
+        assert rotation is not None
+        q, k, v = self.latent[layer](self.normed(x, self.layers[layer].input_norm), self.kernels)
+        rotated = self.kernels.rotary(torch.cat((q, k), 1), rotation.cos, rotation.sin)
+        return AttentionInput(*rotated.chunk(2, 1), v)
