@@ -71,5 +71,5 @@ class LatentDecoder(DecoderModel):
     ) -> AttentionInput:
         assert rotation is not None
         q, k, v = self.latent[layer](self.normed(x, self.layers[layer].input_norm), self.kernels)
-        rotated = self.kernels.rotary(torch.cat((q, k), 1), rotation.cos, rotation.sin)
-        return AttentionInput(*rotated.chunk(2, 1), v)
+        q, k = self.kernels.rotary(torch.cat((q, k), 1), rotation.cos, rotation.sin).chunk(2, 1)
+        return AttentionInput(q, k, v)
