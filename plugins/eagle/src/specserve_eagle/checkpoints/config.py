@@ -64,9 +64,10 @@ def read_head_config(path: Path, target: TargetSizes) -> HeadConfig:
             "mtp_linear_proj.0."
         )
     latent = latent_config(raw, where) if kind == "mtp" and has_latent_attention(raw) else None
-    if latent is None:
-        refuse_unsupported(raw, kind, names, where)
-    layer = _layer(raw if latent is None else as_plain_layer(raw, latent), kind, where)
+    if latent is not None:
+        raw = as_plain_layer(raw, latent)
+    refuse_unsupported(raw, kind, names if latent is None else frozenset(), where)
+    layer = _layer(raw, kind, where)
     if kind != "mtp" or layer.experts is None:
         own = frozenset(name for name in names if kind != "mtp" or name.startswith(layout.first_layer))
         refuse_experts(raw, layer, own, where)

@@ -105,7 +105,7 @@ def as_plain_layer(raw: RawJson, latent: LatentConfig) -> RawJson:
         "use_qk_norm": False,
     }
     theta = {key: value for found in ropes(raw) for key, value in found.items() if key == "rope_theta"}
-    others = {key: value for key, value in raw.items() if key not in ("rope_parameters", "rope_scaling")}
+    others = {key: value for key, value in raw.items() if key not in (KEY, "rope_parameters", "rope_scaling")}
     return others | theta | plain
 
 
