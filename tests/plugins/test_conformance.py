@@ -19,13 +19,14 @@ OWN = ("adaptive", "cpu", "eagle", "grammar", "hybrid_attn", "kv_events", "lora"
 RANKS = "tensor_parallel"
 """Its processes start for every case, which takes minutes: only with the sweeps."""
 BESIDE_RANKS = f"with {RANKS}"
-LONGEST = "ten thousand requests"
+LONGEST, IDLE = "ten thousand requests", "idle steps"
 STRESS = (
     "every hook is called",
     "random limits",
     "rubbish beside it",
     "faults beside it",
     "faults in it",
+    IDLE,
     "aborts",
     "edits are what apply does",
     LONGEST,
@@ -43,6 +44,23 @@ DIFFERING = "from array import array\n" + PROCESSOR.replace(
     "    def commit", "    has_edits = True\n\n" + EDIT.format(what="edits.forbid(array('q', [7]))")
 )
 UNCALLED = PROCESSOR.replace("    def commit", EDIT.format(what="pass"))
+FORGETFUL = (
+    "    def propose(self, batch, output, verdict, limits):\n        return [Draft(tokens=(1,))",
+    """    needs = DrafterNeeds(every_step=True)
+    steps = 0
+
+    def observe_step(self, batch, output, verdict):
+        self.steps += 1
+
+    def idle_steps(self):
+        return 9
+
+    def observe_idle(self, batch, count, hidden):
+        self.steps += 1
+
+    def propose(self, batch, output, verdict, limits):
+        return [Draft(tokens=(self.steps % 7,))""",
+)
 COUNTING = "        self.applied += 1\n        logits[self.applied % 50] += 100\n        return logits"
 CHANGING = PROCESSOR.replace(
     "class State(ProcessorState):\n", "class State(ProcessorState):\n    applied = 0\n\n"
@@ -147,10 +165,12 @@ def mistakes(tmp_path_factory):
         write_plugin(site, name, provides="logits.processor", plugin=plugin, compatible=COMPATIBLE)
     raises = "\n\n@hookimpl\ndef list_models():\n    return [{}['models']]\n"
     write_plugin(site, "unlisted", plugin=drafter("unlisted") + raises)
-    names = ("dependent", "broken", "leaking", "differing", "uncalled", "changing", "unlisted")
+    write_plugin(site, "forgetful", plugin=drafter("forgetful", *FORGETFUL))
+    names = ("dependent", "broken", "leaking", "differing", "uncalled", "changing", "unlisted", "forgetful")
     only = (
         f"((dependent: or broken:) and {AS_IT_IS}) or (leaking: and ten_thousand)"
-        " or ((uncalled: or changing:) and edits) or ((differing: or unlisted:) and (edits or hook or random))"
+        " or (forgetful: and idle_steps) or ((uncalled: or changing:) and edits)"
+        " or ((differing: or unlisted:) and (edits or hook or random))"
     )
     code, said = run_kit(site, *names, site=site, only=only)
     assert code == 1
@@ -185,6 +205,12 @@ def test_a_drafter_that_keeps_requests_is_found(mistakes):
     ((outcome, what, _),) = results_of(mistakes, "leaking")
     assert (outcome, what) == ("failed", LONGEST)
     assert "objects more after 10000 requests" in mistakes
+
+
+def test_a_drafter_that_forgets_idle_steps_is_found(mistakes):
+    ((outcome, what, _),) = results_of(mistakes, "forgetful")
+    assert (outcome, what) == ("failed", IDLE)
+    assert "drafts otherwise where it is told of idle steps afterwards, by observe_idle" in mistakes
 
 
 def test_a_processor_whose_edits_differ_from_apply_is_found(mistakes):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 EVERY = 3
 """Seldom enough that no part is switched off, which takes faults in a row."""
+DRAFTER_METHODS = ("propose", "observe_step", "observe_idle")
 PLANNER_METHODS = ("limits", "choose", "learn")
 
 
@@ -49,7 +50,7 @@ def let_parts_fail(engine: Engine, plugin: str, beside: str) -> dict[str, Failin
     found: dict[str, Failing] = {}
     for guard in engine.drafting.guards:
         if guard.name != beside:
-            failing = found["drafter"] = Failing(guard.drafter, ["propose"])
+            failing = found["drafter"] = Failing(guard.drafter, DRAFTER_METHODS)
             guard.drafter = cast("Drafter", failing)
     for observer in engine.parts.guarded_observers:
         if observer.observe_part.plugin == plugin:

@@ -48,6 +48,29 @@ class RandomPlanner(DraftPlanner):
         return chosen
 
 
+class SeldomPlanner(DraftPlanner):
+    """Wants a draft of each request whose length is a multiple of sixteen, verifies none of it, and need not be called
+    before. `drafts`: what was drafted, by request and length."""
+
+    WIDTH, EVERY = 4, 16
+
+    def __init__(self) -> None:
+        self.left = 0
+        self.drafts: dict[tuple[str, int], Draft] = {}
+
+    def limits(self, requests: Sequence[Request]) -> list[int]:
+        beyond = [len(request.tokens) % self.EVERY for request in requests]
+        self.left = self.EVERY - 1 - max(beyond, default=0)
+        return [0 if each else self.WIDTH for each in beyond]
+
+    def idle_steps(self) -> int:
+        return self.left
+
+    def choose(self, requests: Sequence[Request], budget: int, base_rows: int) -> list[None]:
+        self.drafts |= {(r.id, len(r.tokens)): r.draft for r in requests if r.draft is not None}
+        return [None] * len(requests)
+
+
 class RubbishDrafter(ScriptedDrafter):
     """Everything that a draft must not be, and now and then a right one."""
 

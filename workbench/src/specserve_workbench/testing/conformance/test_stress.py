@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from specserve.declare import InProcessPlugin
     from specserve.engine.engine import Engine
-    from specserve.types import RequestOutput
+    from specserve.types import Draft, RequestOutput
     from specserve_workbench.testing.conformance.cases import Options, References, Settings
     from specserve_workbench.testing.engines import Run
 
@@ -146,6 +146,26 @@ def test_faults_in_it(start: Start, expected: Run, plugin: str, note: Note) -> N
     assert all(faults.values()), f"not called often enough to fail: {faults}"
     told = ", ".join(f"{count} of its {what}" for what, count in faults.items())
     note(f"faults: {told}; {engine.metrics.num_accepted_tokens} draft tokens accepted")
+
+
+def test_idle_steps(start: Start, expected: Run, plugin: str, note: Note) -> None:
+    """Its drafter drafts the same where it is told of idle steps afterwards, and where it is told of each at once."""
+    if plans((plugin,)):
+        pytest.skip("it has a planner of its own")
+    found: list[dict[tuple[str, int], Draft]] = []
+    for told_later in (True, False):
+        engine, planner = start(expected.tokens()), stress.SeldomPlanner()
+        guards = [guard for guard in engine.drafting.guards if guard.observes_idle]
+        if not guards:
+            pytest.skip("it has no drafter with observe_idle")
+        for guard in guards:
+            guard.observes_idle = told_later
+        set_planner(engine, planner)
+        assert run_requests(engine, requests_for(engine)).decided() == expected.decided()
+        assert not faults_of(engine)
+        found.append(planner.drafts)
+    assert found[0] == found[1], "it drafts otherwise where it is told of idle steps afterwards, by observe_idle"
+    note(f"{len(found[0])} drafts are the same")
 
 
 def test_aborts(start: Start, expected: Run, plugin: str, note: Note) -> None:
