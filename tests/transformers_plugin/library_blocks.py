@@ -56,7 +56,10 @@ FORMS = {
         "Ernie4_5_MoeForCausalLM", Ernie4_5_MoeDecoderLayer, 0, "model.mtp_block.0.", "model.mtp_linear_proj.0.weight",
         "model.mtp_emb_norm.0.weight", "model.mtp_hidden_norm.0.weight", None, {},
     ),
-    "glm": Form("Glm4MoeLiteForCausalLM", Glm4MoeLiteDecoderLayer, 1, GLM, *PARTS, ONE_GROUP | {"v_head_dim": 24}),
+    "glm": Form(
+        "Glm4MoeLiteForCausalLM", Glm4MoeLiteDecoderLayer, 1, GLM, *PARTS,
+        ONE_GROUP | {"v_head_dim": 24, "rope_parameters": {"rope_type": "default", "rope_theta": 500.0}},
+    ),
     "glm with narrow values": Form("Glm4MoeLiteForCausalLM", Glm4MoeLiteDecoderLayer, 1, GLM, *PARTS, ONE_GROUP),
     "deepseek": Form(
         "DeepseekV3ForCausalLM", DeepseekV3DecoderLayer, 1, GLM, *PARTS, ONE_GROUP | {"q_lora_rank": None},

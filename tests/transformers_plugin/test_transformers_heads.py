@@ -118,13 +118,11 @@ def test_blocks_are_the_references_over_the_hidden_states_of_transformers(target
 def test_a_head_drafts_for_a_llama_of_transformers_what_it_drafts_for_the_engines_own(target_of, head_of, kind):
     """In float32 the layers have the same bits."""
     target = target_of("LlamaForCausalLM")
-    own = Recorder()
+    own, theirs = Recorder(), Recorder()
     engine = eagle_engine(target, head_of(kind), planner=own, beside=("cpu",), dtype="float32")
     made = run_requests(engine, requests_of())
-    theirs = Recorder()
-    assert (
-        run_requests(drafting(target, head_of(kind), "cpu", planner=theirs), requests_of()).decided() == made.decided()
-    )
+    by_transformers = run_requests(drafting(target, head_of(kind), "cpu", planner=theirs), requests_of())
+    assert by_transformers.decided() == made.decided()
     assert own.drafts == theirs.drafts
     assert len(own.drafts) > 50
 
@@ -164,7 +162,8 @@ def test_drafts_change_nothing_beside_another_plugin(tmp_path, target_of, head_o
         tables["lora"] = {"adapters": {"x": str(adapter)}}
     alone = tuple(name for name in beside if name in ("lora", "hybrid_attn"))
     plain = make_engine(target, **options_of("cpu", *alone, **tables)).engine
-    drafted = drafting(target, head_of(kind), "cpu", *beside, plugin_options=tables)
+    graphs = "piecewise" if "graphs" in beside else "none"
+    drafted = drafting(target, head_of(kind), "cpu", *beside, plugin_options=tables, graphs=graphs)
     if "adaptive" in beside:
         drafted = make_engine(
             target, **options_of("cpu", "eagle", *beside, eagle={"model": str(head_of(kind))}, **tables)
@@ -173,6 +172,7 @@ def test_drafts_change_nothing_beside_another_plugin(tmp_path, target_of, head_o
     assert made.decided() == expected.decided()
     assert not made.metrics.drafter_faults
     assert made.metrics.num_accepted_tokens > 0
+    assert (graphs != "none") == any(use.mode == "piecewise" for use in made.metrics.graph_steps)
 
 
 def adapted(engine, beside):
