@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.batch.hidden_states import HiddenStates
+from specserve.batch.hidden_states import as_one
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -82,21 +82,11 @@ class IdleSteps:
         if self.waiting:
             self.num_kept += 1
             if output.hidden:
-                self.keep(output.hidden)
+                self.hidden[-1:] = as_one([*self.hidden[-1:], output.hidden])
         for guard in self.asked:
             guard.observe(batch, output, verdict)
         if self.asked and not self.waiting:  # else the steps before this one are not its
             self.find_waiting()
-
-    def keep(self, hidden: Mapping[int, Tensor]) -> None:
-        """Rows that follow those before are kept as one with them."""
-        last = self.hidden[-1] if self.hidden else None
-        if not isinstance(hidden, HiddenStates):
-            self.hidden.append(hidden)
-        elif isinstance(last, HiddenStates) and last.source is hidden.source and last.end == hidden.begin:
-            last.end = hidden.end
-        else:
-            self.hidden.append(HiddenStates(hidden.layers, hidden.source, hidden.begin, hidden.end))
 
     def end(self, planner: DraftPlanner) -> None:
         """Tell planner and drafters of the steps that they were not told of."""

@@ -126,18 +126,18 @@ class GuardedDrafter:
             return
         began = time.perf_counter()
         if self.has_observe_step:
-            self.observe_step(batch, output, verdict)
+            self.tell("observe_step", batch, output, verdict)
         else:
             self.valid_drafts(batch, output, verdict, [0] * len(batch.spans))
         self.seconds = time.perf_counter() - began
 
-    def observe_step(self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict) -> None:
-        """By its own method, which gives no drafts to check."""
+    def tell(self, method: str, *arguments: object) -> None:
+        """By a method of its own, which gives no drafts to check."""
         faults = self.num_faults
         try:
-            self.drafter.observe_step(batch, output, verdict)
+            getattr(self.drafter, method)(*arguments)
         except FAULTS as error:
-            self.count(error, "observe_step")
+            self.count(error, method)
         self.end_step(faults)
 
     def idle_steps(self) -> int:
@@ -150,14 +150,8 @@ class GuardedDrafter:
         return steps
 
     def observe_idle(self, batch: ScheduledBatch, count: int, hidden: Sequence[Mapping[int, Tensor]]) -> None:
-        if not self.enabled:
-            return
-        faults = self.num_faults
-        try:
-            self.drafter.observe_idle(batch, count, hidden)
-        except FAULTS as error:
-            self.count(error, "observe_idle")
-        self.end_step(faults)
+        if self.enabled:
+            self.tell("observe_idle", batch, count, hidden)
 
     def valid_drafts(
         self,
