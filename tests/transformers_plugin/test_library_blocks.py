@@ -7,6 +7,7 @@ from functools import cache
 
 import pytest
 import torch
+from architectures import write_model
 from block_chains import assert_acceptance_of_a_trained_block, assert_references
 from changed_files import change_json, change_tensors
 from eagle_engines import eagle_engine
@@ -96,6 +97,14 @@ def test_latent_attention_that_is_not_computed_is_refused_by_name(tmp_path, targ
     change_json(copy / "config.json", **changes)
     with pytest.raises(ModelError, match=match):
         eagle_engine(target, copy, beside=BESIDE["cpu"])
+
+
+def test_experts_in_groups_are_refused_by_name_in_every_block(tmp_path):
+    """A GLM with such experts is served by transformers alone."""
+    path = write_model(tmp_path, "Glm4MoeForCausalLM", kv_lora_rank=None)
+    change_tensors(path, **{f"{GLM}eh_proj.weight": torch.ones(64, 128)})
+    with pytest.raises(ModelError, match=r"n_group = 2 .experts in groups. is not supported .* n-gram"):
+        eagle_engine(path, path, beside=BESIDE["cpu"], plugin_options={"transformers": {"architectures": "all"}})
 
 
 def test_nobody_is_warned_of_a_block_that_drafts(tmp_path, caplog):

@@ -22,6 +22,7 @@ from specserve_eagle.checkpoints.family import (
     options_of_eagle3,
     refuse_arithmetic,
     refuse_experts,
+    refuse_groups,
     refuse_unsupported,
 )
 from specserve_eagle.checkpoints.head_config import HeadConfig
@@ -71,6 +72,8 @@ def read_head_config(path: Path, target: TargetSizes) -> HeadConfig:
     if kind != "mtp" or layer.experts is None:
         own = frozenset(name for name in names if kind != "mtp" or name.startswith(layout.first_layer))
         refuse_experts(raw, layer, own, where)
+    else:
+        refuse_groups(raw, where)
     refuse_arithmetic(raw, layer, where)
     if kind == "mtp":
         _check_mtp(raw, layer, target, where)

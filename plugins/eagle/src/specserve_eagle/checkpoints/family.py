@@ -29,6 +29,7 @@ SERVED = frozenset(
 """What a head's layer may have that a Llama's has not, by the names of `ModelConfig.beyond_llama`. Mixers are those of
 the target's other layers: a head's layer has attention. Experts are those of MTP heads alone: see `refuse_experts`."""
 EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts")
+GROUPS = ("n_group", "topk_group")
 UNSUPPORTED = {
     "kv_lora_rank": "multi-head latent attention",
     "mtp_use_dedicated_embeddings": "embeddings of the MTP block's own",
@@ -108,6 +109,16 @@ def refuse_experts(raw: RawJson, layer: ModelConfig, names: frozenset[str], wher
             f"{where}: {signs[0]} (a mixture of experts) is not supported in this draft head. Experts are computed in "
             "MTP heads of families that have them; draft with n-gram, or with a stand-alone model."
         )
+
+
+def refuse_groups(raw: RawJson, where: str) -> None:
+    """The same for experts of which a router chooses groups first. raw: of an MTP head with experts."""
+    for key in GROUPS:
+        if raw.get(key) not in (None, 1):
+            raise ModelError(
+                f"{where}: {key} = {raw[key]!r} (experts in groups) is not supported in an MTP block; 1 is. Draft with "
+                "n-gram, or with a stand-alone model."
+            )
 
 
 def refuse_arithmetic(raw: RawJson, layer: ModelConfig, where: str) -> None:

@@ -16,7 +16,6 @@ ARCHITECTURES = ("DeepseekV3ForCausalLM", "Glm4MoeLiteForCausalLM")
 FAMILY = "glm4_moe"
 """Whose layers theirs are, but for attention."""
 KEY = "kv_lora_rank"
-GROUPS = ("n_group", "topk_group")
 SIZES = (KEY, "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim")
 
 
@@ -80,12 +79,6 @@ def latent_config(raw: RawJson, where: str) -> LatentConfig:
         if raw.get(key, served) is not served:
             raise ModelError(
                 f"{where}: {key} = {raw[key]!r} is not supported in a block with latent attention; {served} is."
-            )
-    for key in GROUPS:
-        if raw.get(key) not in (None, 1):
-            raise ModelError(
-                f"{where}: {key} = {raw[key]!r} (experts in groups) is not supported in an MTP block; 1 is. Draft with "
-                "n-gram, or with a stand-alone model."
             )
     kinds = {str(found.get(key)) for found in ropes(raw) for key in ("type", "rope_type") if found.get(key)}
     if scaled := kinds - {"default"}:
