@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -17,10 +17,24 @@ if TYPE_CHECKING:
     from specserve_eagle.options import DraftWeights
 
 
-class HeadReader:
-    """`weights`: how those of its linear maps are kept."""
+ROTATED = frozenset(("q_proj", "k_proj", "q_norm", "k_norm"))
+"""The parts of a layer that give queries and keys."""
 
-    def __init__(self, checkpoint: HeadCheckpoint, target: ServedModel, weights: DraftWeights) -> None:
+
+class Pairs(NamedTuple):
+    """Of a head in whose files the numbers that are rotated together lie side by side."""
+
+    head_dim: int
+    rotary_dim: int
+
+
+class HeadReader:
+    """`weights`: how those of its linear maps are kept; `pairs`: None where halves are rotated."""
+
+    def __init__(
+        self, checkpoint: HeadCheckpoint, target: ServedModel, weights: DraftWeights, pairs: Pairs | None
+    ) -> None:
+        self.pairs = pairs
         self.checkpoint, self.target, self.kernels, self.weights = checkpoint, target, target.kernels, weights
         self.projections: dict[str, Projection] = {}
         """All that were made, by canonical name."""
@@ -49,7 +63,10 @@ class HeadReader:
         return made
 
     def tensor(self, name: str) -> Tensor:
-        return self.checkpoint.take(name).to(self.target.device, self.target.dtype)
+        read = self.checkpoint.take(name).to(self.target.device, self.target.dtype)
+        if self.pairs is None or ROTATED.isdisjoint(name.split(".")):
+            return read
+        return in_halves(read, *self.pairs)
 
 
 def in_halves(rows: Tensor, head_dim: int, rotary_dim: int) -> Tensor:

@@ -36,9 +36,9 @@ from specserve_eagle.checkpoints.layout import MASK_HIDDEN
 from specserve_eagle.checkpoints.tensors import open_head
 from specserve_eagle.checkpoints.vocabulary import draft_ids
 from specserve_eagle.draft_model import DraftModel
-from specserve_eagle.head_reader import HeadReader, in_halves
-from specserve_eagle.latent.decoder import LatentDecoder
-from specserve_eagle.latent.read import read_latent, read_output
+from specserve_eagle.head_reader import HeadReader, Pairs
+from specserve_eagle.latent.decoder import LatentDecoder, LatentLayer
+from specserve_eagle.latent.read import read_input, read_latent, read_output
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,14 +49,11 @@ if TYPE_CHECKING:
     from specserve_eagle.checkpoints.head_config import HeadConfig
     from specserve_eagle.checkpoints.tensors import HeadCheckpoint
     from specserve_eagle.draft_model import Lookahead
-    from specserve_eagle.latent.decoder import LatentMaps
     from specserve_eagle.options import DraftWeights
 
 
 AS_IT_IS = TargetNorm(None, 0.0)
 """For heads that read the last layer's output."""
-PAIRED = ("q_proj", "k_proj")
-"""Maps to what is rotated."""
 
 
 def load_head(
@@ -96,10 +93,9 @@ class HeadBuilder(HeadReader):
     def __init__(
         self, config: HeadConfig, checkpoint: HeadCheckpoint, target: ServedModel, weights: DraftWeights
     ) -> None:
-        super().__init__(checkpoint, target, weights)
+        pairs = Pairs(config.head_dim, config.rotary_dim) if config.rotation == "interleaved" else None
+        super().__init__(checkpoint, target, weights, pairs)
         self.config = config
-        self.latent: list[LatentMaps] = []
-        """Of the layers so far, where they have such attention."""
 
     def decoder(self) -> DecoderModel:
         config, target = self.config, self.target
@@ -113,9 +109,8 @@ class HeadBuilder(HeadReader):
             projections=self.projections,
         )
         table = RotaryTable(rotary.cos.to(target.device), rotary.sin.to(target.device))
-        if config.latent is None:
-            return DecoderModel(numbers, self.kernels, weights, table)
-        return LatentDecoder(numbers, self.kernels, weights, table, tuple(self.latent))
+        kind = DecoderModel if config.latent is None else LatentDecoder
+        return kind(numbers, self.kernels, weights, table)
 
     def head(self, decoder: DecoderModel, vocabulary: DraftVocabulary | None) -> DraftHead:
         config, target = self.config, self.target
@@ -155,16 +150,16 @@ class HeadBuilder(HeadReader):
         def name(part: str) -> str:
             return f"layers.{index}.{part}"
 
-        if self.config.latent is not None:
-            self.latent.append(read_latent(self, name(""), self.config.latent))
-            return DecoderLayer(
+        if (latent := self.config.latent) is not None:
+            return LatentLayer(
                 input_norm=self.norm(name("input_norm")),
-                qkv_proj=self.latent[-1].into,
+                qkv_proj=read_input(self, name(""), latent),
                 q_norm=None,
                 k_norm=None,
-                o_proj=read_output(self, name("o_proj"), self.config.latent),
+                o_proj=read_output(self, name("o_proj"), latent),
                 mlp_norm=self.norm(name("post_attention_norm")),
                 mlp=self.mlp(name("")),
+                latent=read_latent(self, name(""), latent),
             )
         reads_aux = self.checkpoint.has(name("hidden_norm"))  # EAGLE-3: input_norm is the embedding's
         input_norm = self.optional_norm(name("hidden_norm" if reads_aux else "input_norm"))
@@ -203,12 +198,6 @@ class HeadBuilder(HeadReader):
             self.projection(f"{block}down_proj"),
             self.kernels.silu_and_multiply,
         )
-
-    def tensor(self, name: str) -> Tensor:
-        read = super().tensor(name)
-        if self.config.rotation == "interleaved" and name.rpartition(".")[2] in PAIRED:
-            return in_halves(read, self.config.head_dim, self.config.rotary_dim)
-        return read
 
     def router(self, name: str) -> Projection:
         return self.made(name, self.tensor(name), kind=Router)

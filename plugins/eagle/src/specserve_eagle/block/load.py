@@ -17,12 +17,10 @@ from specserve.api.models import (
 from specserve_eagle.block.config import read_block_config
 from specserve_eagle.block.tensors import open_block_head
 from specserve_eagle.checkpoints.vocabulary import draft_ids
-from specserve_eagle.head_reader import HeadReader, in_halves
+from specserve_eagle.head_reader import HeadReader, Pairs
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from torch import Tensor
 
     from specserve.api.models import Projection, ServedModel
     from specserve_eagle.block.config import BlockConfig
@@ -64,7 +62,9 @@ class BlockBuilder(HeadReader):
     def __init__(
         self, config: BlockConfig, checkpoint: HeadCheckpoint, target: ServedModel, weights: DraftWeights
     ) -> None:
-        super().__init__(checkpoint, target, weights)
+        numbers = config.layers
+        pairs = Pairs(numbers.head_dim, numbers.rotary_dim) if config.has_interleaved_rotation else None
+        super().__init__(checkpoint, target, weights, pairs)
         self.config = config
 
     def head(self, vocabulary: DraftVocabulary | None) -> BlockHead:
@@ -125,9 +125,3 @@ class BlockBuilder(HeadReader):
                 self.kernels.silu_and_multiply,
             ),
         )
-
-    def tensor(self, name: str) -> Tensor:
-        read, part = super().tensor(name), name.split(".")[2:3]
-        if self.config.has_interleaved_rotation and part and part[0] in ("q_proj", "k_proj", "q_norm", "k_norm"):
-            return in_halves(read, self.config.layers.head_dim, self.config.layers.rotary_dim)
-        return read

@@ -18,18 +18,27 @@ if TYPE_CHECKING:
     from specserve_eagle.latent.config import LatentConfig
 
 
-def read_latent(reader: HeadReader, layer: str, config: LatentConfig) -> LatentMaps:
-    """layer: how canonical names of its tensors begin."""
+def read_input(reader: HeadReader, layer: str, config: LatentConfig) -> Projection:
+    """What is made of hidden states. layer: how canonical names of its tensors begin."""
     keys = reader.tensor(f"{layer}kv_a_proj")
     keys = torch.cat((keys[: config.rank], in_halves(keys[config.rank :], config.rotated, config.rotated)))
-    has_rank = config.query_rank is not None
-    wide = rotated_first(reader.tensor(f"{layer}{'q_b_proj' if has_rank else 'q_proj'}"), config)
-    narrow = reader.tensor(f"{layer}q_a_proj") if has_rank else wide
+    if config.query_rank is None:
+        queries = rotated_first(reader.tensor(f"{layer}q_proj"), config)
+    else:
+        queries = reader.tensor(f"{layer}q_a_proj")
+    return reader.made(f"{layer}qkv_proj", torch.cat((queries, keys)))
+
+
+def read_latent(reader: HeadReader, layer: str, config: LatentConfig) -> LatentMaps:
+    """What is made of that."""
+    query_norm = queries = None
+    if config.query_rank is not None:
+        query_norm = reader.tensor(f"{layer}q_a_norm")
+        queries = reader.made(f"{layer}q_b_proj", rotated_first(reader.tensor(f"{layer}q_b_proj"), config))
     return LatentMaps(
         config,
-        into=reader.made(f"{layer}qkv_proj", torch.cat((narrow, keys))),
-        query_norm=reader.tensor(f"{layer}q_a_norm") if has_rank else None,
-        queries=reader.made(f"{layer}q_b_proj", wide) if has_rank else None,
+        query_norm=query_norm,
+        queries=queries,
         norm=reader.tensor(f"{layer}kv_a_norm"),
         keys_values=reader.projection(f"{layer}kv_b_proj"),
     )
