@@ -7,7 +7,7 @@ import torch
 from competing_cases import EveryoneProposes, composed_by, plugin
 
 from specserve.command.generation_stats import GenerationStats
-from specserve.protocols import DrafterNeeds
+from specserve.protocols import DrafterNeeds, Metric
 from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve.types import DrafterStats, SpeculationStats
 from specserve_workbench.testing.drafters import NoisyDrafter, OracleDrafter
@@ -54,6 +54,13 @@ class ReadingObserver:
 class PlainObserver(ReadingObserver):
     def observe(self, batch, verdict):
         self.read[len(self.read)] = len(verdict.spans)
+
+
+class OnlyMetrics:
+    observe = None
+
+    def metrics(self):
+        return [Metric("mine", "Mine.", "gauge", 1.0)]
 
 
 def keep_best(kept, batch, output):
@@ -144,3 +151,11 @@ def test_a_request_says_how_deep_a_draft_may_be(toy_model):
     request = toy_request("a", (1, 2, 3), max_tokens=6, ignore_eos=True)
     run(toy_model, [request], Deep({"a": ()}, 4))
     assert depths == [(1, 4), (2, 3), (3, 2), (4, 1)]  # the last token comes without a draft
+
+
+def test_an_observer_for_its_metrics_alone_is_called_by_no_step(toy_model):
+    engine = make_engine(toy_model).engine
+    watch(engine, OnlyMetrics())
+    outcome = run_requests(engine, [toy_request("a", (1, 2, 3), max_tokens=8)])
+    assert not outcome.metrics.faults.counts
+    assert [metric.name for metric in engine.observer_metrics()] == ["mine"]

@@ -192,6 +192,11 @@ AT_START_UP = {
         ("answers make_observer with a Watcher", HERE, "lacks metrics"),
         "observer.metrics",
     ),
+    "an observer without observe, which may be None for metrics alone": Mistake(
+        OBSERVER.replace("def observe", "def observes"),
+        ("answers make_observer with a Watcher", HERE, "lacks observe"),
+        "observer.metrics",
+    ),
     "an unknown kind of metric": Mistake(
         OBSERVER.replace('"counter"', '"histogram"'),
         ("mine: its observer gave a metric of a kind that is none of counter, gauge", HERE, "specserve.api.Metric"),

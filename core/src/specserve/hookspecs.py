@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         KernelSet,
         LogitsProcessor,
         LoraPlanner,
+        MetricsSource,
         Observer,
         OutputObserver,
         PlanningRuntime,
@@ -161,7 +162,7 @@ def make_recorder(config: EngineConfig, options: PluginOptions, device: str) -> 
 
 
 @hookspec
-def make_observer(config: EngineConfig, options: PluginOptions) -> Observer | OutputObserver | None:
+def make_observer(config: EngineConfig, options: PluginOptions) -> Observer | OutputObserver | MetricsSource | None:
     """An observer of the committed steps, or None."""
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from specserve.kv.cache import KVCache
     from specserve.metrics import EngineMetrics
     from specserve.models.runner import Runner
-    from specserve.protocols import DraftPlanner, Metric, Observer, OutputObserver, Tokenizer, Verifier
+    from specserve.protocols import DraftPlanner, Metric, MetricsSource, Observer, OutputObserver, Tokenizer, Verifier
     from specserve.types import GenerateRequest
 
 
@@ -69,7 +69,7 @@ class EngineParts(NamedTuple):
     cache_journal: NoJournal = NO_JOURNAL
 
     @property
-    def observers(self) -> list[Observer | OutputObserver]:
+    def observers(self) -> list[Observer | OutputObserver | MetricsSource]:
         return [guarded.observer for guarded in self.guarded_observers]
 
 

@@ -185,7 +185,9 @@ def make_observers(config: EngineConfig, host: PluginHost) -> list[GuardedObserv
     """Calls `metrics` of each once, so that invalid samples are found at start-up."""
     observers = []
     for owner, observer in host.collect("make_observer", config=config):
-        check_members(owner, gave("make_observer", observer), observer, "Observer", methods=("observe", "metrics"))
+        has_metrics_alone = getattr(observer, "observe", ...) is None
+        methods = ("metrics",) if has_metrics_alone else ("observe", "metrics")
+        check_members(owner, gave("make_observer", observer), observer, "Observer", methods=methods)
         try:
             for metric in observer.metrics():
                 check_metric(metric)

@@ -12,22 +12,24 @@ if TYPE_CHECKING:
 
     from specserve.batch.batch import ScheduledBatch
     from specserve.faults import FaultLog
-    from specserve.protocols import Metric, Observer, OutputObserver
+    from specserve.protocols import Metric, MetricsSource, Observer, OutputObserver
     from specserve.types import ForwardOutput, Verdict
 
 
 class GuardedObserver:
     """`observer` is the plugin's own object."""
 
-    def __init__(self, plugin: str, observer: Observer | OutputObserver, log: FaultLog) -> None:
+    def __init__(self, plugin: str, observer: Observer | OutputObserver | MetricsSource, log: FaultLog) -> None:
         self.observer = observer
-        self.reads_output = takes(observer.observe, 3)
+        self.reads_output = observer.observe is not None and takes(observer.observe, 3)
         self.observe_part = log.part(plugin, "observer", code=observer.observe)
         self.metrics_part = log.part(plugin, "observer's metrics", needed=True, code=observer.metrics)
 
     def observe(self, batch: ScheduledBatch, verdict: Verdict, output: ForwardOutput) -> None:
-        given = (batch, verdict, output) if self.reads_output else (batch, verdict)
-        self.observe_part.call(None, self.observer.observe, *given)
+        observe = self.observer.observe
+        if observe is not None:
+            given = (batch, verdict, output) if self.reads_output else (batch, verdict)
+            self.observe_part.call(None, observe, *given)
 
     def metrics(self) -> list[Metric]:
         """The observer's samples without those that cannot be exposed."""

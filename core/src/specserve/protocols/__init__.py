@@ -56,6 +56,7 @@ from specserve.protocols.sampling import (
 from specserve.protocols.serving import (
     AnswerCheck,
     Metric,
+    MetricsSource,
     Observer,
     OutputObserver,
     ResolvedModel,
@@ -123,6 +124,7 @@ __all__ = [
     "LoraPlanner",
     "LowRankPart",
     "Metric",
+    "MetricsSource",
     "Mixer",
     "Observer",
     "OutputObserver",

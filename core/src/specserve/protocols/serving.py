@@ -50,6 +50,17 @@ class OutputObserver(Protocol):
         ...
 
 
+class MetricsSource(Protocol):
+    """An observer for its metrics alone, which no step calls: with a small model, every call in a step is felt."""
+
+    observe: None
+    """That it is None says so: an observer that lacks it is refused."""
+
+    def metrics(self) -> Iterable[Metric]:
+        """As an `Observer`'s."""
+        ...
+
+
 class ResolvedModel(msgspec.Struct, frozen=True):
     """The model that a request names."""
 

@@ -9,8 +9,6 @@ from specserve.api import Metric
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from specserve.api import Verdict
-    from specserve.api.batch import ScheduledBatch
     from specserve_adaptive._native import Planner
     from specserve_adaptive.step_costs import StepCosts
 
@@ -25,14 +23,13 @@ class HasMetrics(Protocol):
     def metrics(self) -> Iterable[Metric]: ...
 
 
-class PlannerObserver:
-    """Only has metrics: the planner learns from the steps itself."""
+class PlannerMetrics:
+    """The planner learns from the steps itself."""
+
+    observe = None
 
     def __init__(self, planner: HasMetrics) -> None:
         self.planner = planner
-
-    def observe(self, batch: ScheduledBatch, verdict: Verdict) -> None:
-        pass
 
     def metrics(self) -> Iterable[Metric]:
         return self.planner.metrics()

@@ -10,8 +10,7 @@ from specserve.api import CacheObserver, Metric
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.api import CacheChange, Verdict
-    from specserve.api.batch import ScheduledBatch
+    from specserve.api import CacheChange
     from specserve_kv_events.publisher import Publisher
 
 
@@ -30,13 +29,12 @@ class PublishingObserver(CacheObserver):
 
 
 class PublisherMetrics:
-    """An observer for its metrics alone."""
+    """What the engine tells of steps is not published."""
+
+    observe = None
 
     def __init__(self, publisher: Publisher) -> None:
         self.publisher = publisher
-
-    def observe(self, batch: ScheduledBatch, verdict: Verdict) -> None:
-        """What the engine tells of steps is not published."""
 
     def metrics(self) -> list[Metric]:
         publisher = self.publisher

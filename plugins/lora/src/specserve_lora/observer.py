@@ -9,8 +9,6 @@ from specserve.api import Metric
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from specserve.api import Verdict
-    from specserve.api.batch import ScheduledBatch
     from specserve_lora.store import AdapterStore
 
 GAUGE, COUNTER = "gauge", "counter"
@@ -23,12 +21,11 @@ REQUESTS = ("specserve_lora_requests", "Requests that have pinned an adapter, ru
 METRICS = (KNOWN, LOADED, BYTES, LOADS, EVICTIONS, REQUESTS)
 
 
-class LoraObserver:
+class LoraMetrics:
+    observe = None
+
     def __init__(self, store: AdapterStore) -> None:
         self.store = store
-
-    def observe(self, batch: ScheduledBatch, verdict: Verdict) -> None:
-        pass
 
     def metrics(self) -> Iterator[Metric]:
         store, usage = self.store, self.store.usage()

@@ -9,8 +9,6 @@ from specserve.api import Metric
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from specserve.api import Verdict
-    from specserve.api.batch import ScheduledBatch
     from specserve_ngram._native import Index
     from specserve_ngram.corpora.store import CorpusStore
 
@@ -26,14 +24,13 @@ STATS = {
 """By key of `Index.stats`: name, help and kind of the metric."""
 
 
-class NgramObserver:
-    """Only has metrics: the drafter commits tokens to the index."""
+class NgramMetrics:
+    """The drafter itself commits tokens to the index."""
+
+    observe = None
 
     def __init__(self, index: Index, corpora: CorpusStore) -> None:
         self.index, self.corpora = index, corpora
-
-    def observe(self, batch: ScheduledBatch, verdict: Verdict) -> None:
-        pass
 
     def metrics(self) -> Iterator[Metric]:
         stats = self.index.stats()

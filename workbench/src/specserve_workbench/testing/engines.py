@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from specserve.engine.engine import Engine
     from specserve.metrics import EngineMetrics
-    from specserve.protocols import Drafter, DraftPlanner, Observer
+    from specserve.protocols import Drafter, DraftPlanner, MetricsSource, Observer, OutputObserver
     from specserve.types import GenerateRequest, RequestOutput, TokenLogprobs
 
 DEFAULTS: dict[str, Any] = {"threads": 1, "max_num_seqs": 8, "kv_memory": "64M", "default_plugins": False}
@@ -137,7 +137,7 @@ def set_planner(engine: Engine, planner: DraftPlanner) -> None:
             engine.drafting.drafters.composer = planner.composer
 
 
-def watch(engine: Engine, observer: Observer) -> None:
+def watch(engine: Engine, observer: Observer | OutputObserver | MetricsSource) -> None:
     """Add an observer of every step from now on, as if it belonged to a plugin named `test`."""
     cast("list[GuardedObserver]", engine.parts.guarded_observers).append(
         GuardedObserver("test", observer, engine.metrics.faults)

@@ -53,7 +53,7 @@ def let_parts_fail(engine: Engine, plugin: str, beside: str) -> dict[str, Failin
             failing = found["drafter"] = Failing(guard.drafter, DRAFTER_METHODS)
             guard.drafter = cast("Drafter", failing)
     for observer in engine.parts.guarded_observers:
-        if observer.observe_part.plugin == plugin:
+        if observer.observer.observe is not None and observer.observe_part.plugin == plugin:
             failing = found["observer"] = Failing(observer.observer, ["observe"])
             observer.observer = failing
     planner = engine.planner
