@@ -57,7 +57,8 @@ ON_CUDA = ("gpu", "tiles")
 """Run only where they are named."""
 ALIASES = {"pays": "speculation"}
 FLAGS = {
-    "never_slower": "[--texts edit|code|prose...] [--counts N...] [--rounds N]",
+    "never_slower": "[--beside ngram|eagle|fixed...] [--texts edit|code|prose...] [--temperatures T...] "
+    "[--counts N...] [--rounds N]",
     "adaptive": "[--drafters ngram|eagle|both...] [--counts N...] [--rounds N] [--plot FILE]",
     "heads_elsewhere": "[--models demo|smollm2...] [--head HEAD] [--steps N...] [--against llamacpp|vllm...] "
     "[--prompts N]",

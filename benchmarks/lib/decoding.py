@@ -69,14 +69,14 @@ def decode_steadily(engine: Engine, requests: Sequence[GenerateRequest], at_once
     not timed. Ends when fewer are left; these are aborted."""
     start_all(engine, requests[:at_once])
     waiting, decoded = list(requests[at_once:]), Decoded()
-    while len(engine.requests) == at_once:
+    while len(engine.requests) + len(waiting) >= at_once:
+        while len(engine.requests) < at_once:  # from the first step on: a short answer may have ended by now
+            engine.check(waiting[0])
+            engine.add(waiting.pop(0))
         prompts = engine.metrics.prompt_tokens_computed
         step = timed_steps(engine, 1)
         if engine.metrics.prompt_tokens_computed == prompts:
             decoded = decoded.plus(step)
-        while waiting and len(engine.requests) < at_once:
-            engine.check(waiting[0])
-            engine.add(waiting.pop(0))
     abort_all(engine)
     return decoded
 
