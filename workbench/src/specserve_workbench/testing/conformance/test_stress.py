@@ -133,11 +133,11 @@ def test_faults_beside_it(start: Start, expected: Run, note: Note) -> None:
 
 
 def test_faults_in_it(start: Start, expected: Run, plugin: str, note: Note) -> None:
-    """Its own drafters, observers and planner fail now and then: that costs draft tokens and figures, nothing else."""
+    """Its own drafters, planner and observer of steps fail now and then: that costs draft tokens and figures alone."""
     engine = start(expected.tokens())
     parts = let_parts_fail(engine, plugin, beside="noisy")
     if not parts:
-        pytest.skip("it has no drafter, observer or planner")
+        pytest.skip("it has no drafter, planner or observer of steps")
     if "planner" not in parts:
         verify_everything(engine, 8)
     assert run_requests(engine, requests_for(engine)).decided() == expected.decided()
