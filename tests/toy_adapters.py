@@ -87,7 +87,7 @@ def lora_engine(model, adapters, drafter=None, *, beside=(), settings=None, **op
 
 def lora_of(engine: Any) -> Any:
     """The store of an engine's lora plugin."""
-    (observer,) = [o for o in engine.parts.observers if type(o).__name__ == "LoraMetrics"]
+    (observer,) = [o for o in engine.parts.observers if type(o).__name__ == "LoraObserver"]
     return observer.store
 
 

@@ -12,7 +12,7 @@ from specserve.engine.drafters import SeveralDrafters
 from specserve.engine.drafting import Drafting
 from specserve.guards.composer import GuardedComposer
 from specserve_adaptive.competition import Competition
-from specserve_ngram.observer import NgramMetrics
+from specserve_ngram.observer import NgramObserver
 
 if TYPE_CHECKING:
     from fuzz.fronts.served import Answered
@@ -61,7 +61,7 @@ def check_plugins(trial: Trial) -> None:
     require(trial.adapters.num_pins == 0, "an adapter is still pinned")
     options = trial.plan.engine.ngram
     for observer in trial.built.engine.parts.observers:
-        if isinstance(observer, NgramMetrics):
+        if isinstance(observer, NgramObserver):
             stats = observer.index.stats()
             require(stats["requests"] == 0, "the n-gram index follows requests that ended", stats)
             most = options.get("capacity", 4_000_000) + 64 * options.get("generations", 4)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from specserve.errors import RequestError
 from specserve_lora.adapter_dir import unconfined_dir
-from specserve_lora.observer import LoraMetrics
+from specserve_lora.observer import LoraObserver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,7 +32,7 @@ class LiveAdapters:
 
     def __init__(self, plan: Plan, built: Built, paths: Mapping[tuple[str, int], Path]) -> None:
         self.host, self.paths = built.host, paths
-        stores = [observer.store for observer in built.engine.parts.observers if isinstance(observer, LoraMetrics)]
+        stores = [observer.store for observer in built.engine.parts.observers if isinstance(observer, LoraObserver)]
         self.store = stores[0] if stores else None
         self.due: list[Event] = list(plan.events) if self.store else []
         self.versions = {adapter.name: 0 for adapter in plan.adapters}

@@ -23,7 +23,7 @@ class HasMetrics(Protocol):
     def metrics(self) -> Iterable[Metric]: ...
 
 
-class PlannerMetrics:
+class PlannerObserver:
     """The planner learns from the steps itself."""
 
     observe = None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from specserve.api import ConfigError, hookimpl
 from specserve_adaptive.cost_cache import kept_costs
-from specserve_adaptive.observer import PlannerMetrics
+from specserve_adaptive.observer import PlannerObserver
 from specserve_adaptive.options import AdaptiveOptions
 from specserve_adaptive.ranked import RankedPlanner
 from specserve_adaptive.static import StaticPlanner
@@ -38,9 +38,9 @@ class AdaptivePlugin:
         return self.planner
 
     @hookimpl
-    def make_observer(self) -> PlannerMetrics:
+    def make_observer(self) -> PlannerObserver:
         assert self.planner is not None
-        return PlannerMetrics(self.planner)
+        return PlannerObserver(self.planner)
 
 
 def make_planner(

@@ -21,7 +21,7 @@ REQUESTS = ("specserve_lora_requests", "Requests that have pinned an adapter, ru
 METRICS = (KNOWN, LOADED, BYTES, LOADS, EVICTIONS, REQUESTS)
 
 
-class LoraMetrics:
+class LoraObserver:
     observe = None
 
     def __init__(self, store: AdapterStore) -> None:

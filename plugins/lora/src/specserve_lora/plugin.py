@@ -12,7 +12,7 @@ from specserve_lora.adapter_dir import ROOT, unconfined_dir
 from specserve_lora.deltas import add_deltas
 from specserve_lora.eviction import CacheLimits
 from specserve_lora.modules import modules_of
-from specserve_lora.observer import LoraMetrics
+from specserve_lora.observer import LoraObserver
 from specserve_lora.options import LoraOptions
 from specserve_lora.pins import Pin
 from specserve_lora.planning import SegmentPlanner, check_adapter
@@ -74,8 +74,8 @@ class LoraPlugin:
         return SegmentPlanner(self.store.find, self.store.limits.max_loaded)
 
     @hookimpl
-    def make_observer(self) -> LoraMetrics:
-        return LoraMetrics(self.store)
+    def make_observer(self) -> LoraObserver:
+        return LoraObserver(self.store)
 
     @hookimpl
     def add_routes(self, app: web.Application, engine: ServedEngine) -> None:

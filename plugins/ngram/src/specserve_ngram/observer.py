@@ -24,7 +24,7 @@ STATS = {
 """By key of `Index.stats`: name, help and kind of the metric."""
 
 
-class NgramMetrics:
+class NgramObserver:
     """The drafter itself commits tokens to the index."""
 
     observe = None

@@ -13,7 +13,7 @@ from specserve_ngram.corpora.loading import Limits
 from specserve_ngram.corpora.paths import ROOT, operator_source
 from specserve_ngram.corpora.store import CorpusStore
 from specserve_ngram.drafter import NgramDrafter
-from specserve_ngram.observer import NgramMetrics
+from specserve_ngram.observer import NgramObserver
 from specserve_ngram.options import NgramOptions
 
 if TYPE_CHECKING:
@@ -57,9 +57,9 @@ class NgramPlugin:
         return NgramDrafter(index, options.max_draft_tokens)
 
     @hookimpl
-    def make_observer(self) -> NgramMetrics:
+    def make_observer(self) -> NgramObserver:
         assert self.parts is not None
-        return NgramMetrics(self.parts.index, self.parts.corpora)
+        return NgramObserver(self.parts.index, self.parts.corpora)
 
     @hookimpl
     def add_routes(self, app: web.Application, engine: ServedEngine) -> None:
