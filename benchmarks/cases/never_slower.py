@@ -89,8 +89,8 @@ class Cell(NamedTuple):
 
 class Flags(NamedTuple):
     subject: Subject
-    drafters: Sequence[str]
-    """Names of engines, with those that plain decoding and the mix have."""
+    engines: Sequence[str]
+    """Of `DRAFTERS`; plain decoding and the mix are among them."""
     texts: Sequence[str]
     temperatures: Sequence[float]
     counts: Sequence[int]
@@ -115,14 +115,14 @@ def flags_of(options: Options) -> Flags:
     texts = args.texts or list(subject.texts)
     if unknown := [text for text in texts if text not in subject.texts]:
         parser.error(f"--texts of {args.model} are {', '.join(subject.texts)}; got {', '.join(unknown)}.")
-    drafters = [name for name in DRAFTERS if name not in OTHERS or name in args.beside]
-    return Flags(subject, drafters, texts, args.temperatures, args.counts, args.rounds, options.rounds(NUM_TOKENS, 80))
+    engines = [name for name in DRAFTERS if name not in OTHERS or name in args.beside]
+    return Flags(subject, engines, texts, args.temperatures, args.counts, args.rounds, options.rounds(NUM_TOKENS, 80))
 
 
 def run(options: Options) -> Result:
     flags = flags_of(options)
     subject = flags.subject
-    engines = {name: engine_of(options, subject, name) for name in flags.drafters}
+    engines = {name: engine_of(options, subject, name) for name in flags.engines}
     rows: list[tuple[str, ...]] = []
     checks: list[Check] = []
     raw: dict[str, list[float]] = {}
@@ -131,7 +131,7 @@ def run(options: Options) -> Result:
             requests_of, cell, texts_of(subject, cell, engines[PLAIN].tokenizer, flags.rounds), flags.num_tokens
         )
         measured = serve_in_turns(engines, make, cell.concurrent, flags.rounds)
-        ratios = {name: against_plain(measured, name) for name in flags.drafters if name != PLAIN}
+        ratios = {name: against_plain(measured, name) for name in flags.engines if name != PLAIN}
         of_itself = within_one_engine(measured)
         rows.append(row_of(cell, measured, ratios, of_itself))
         checks.append(Check(f"{cell.label}: {MIX} / plain", median(ratios[MIX]), cell.target, False, "x"))
@@ -142,7 +142,7 @@ def run(options: Options) -> Result:
         columns=(
             "cell",
             "plain tok/s",
-            *(name for name in flags.drafters if name != PLAIN),
+            *(name for name in flags.engines if name != PLAIN),
             "mix, min..max",
             "mix / itself",
             "min..max",
