@@ -58,7 +58,7 @@ def make_trainer(
     on_step: Callable[[Progress, float], object] = lambda *_: None,
     **given: Any,
 ) -> tuple[Trainer, Windows]:
-    module = make_head(head, target)
+    module = make_head(head, target, **given)
     loss_of = loss_function(options(head, folder, folder, **given), target, module)
     trainer = Trainer(module, loss_of, folder, device="cpu", on_step=on_step, save=lambda _: None)
     return trainer, Windows(stream(), length=24, batch=4, seed=0)

@@ -185,7 +185,7 @@ def block_states(head: BlockHeadModule, target: Target, features: Features, ids:
     shape, (B, T) = head.shape, ids.shape
     rows = head.mask_token.expand(B, len(anchors), shape.block_size).clone()
     rows[:, :, 0] = ids[:, anchors]
-    table = Rotation(target.model.rotary.cos[:, 0], target.model.rotary.sin[:, 0])
+    table = Rotation(target.rotary.cos[:, 0], target.rotary.sin[:, 0])
     places = places_of(table, T, anchors, shape.block_size)
     hidden = torch.cat([features.hidden[layer] for layer in shape.reads], -1)
     states: Tensor = head(hidden, F.embedding(rows.flatten(1), target.model.embedding), places)

@@ -12,6 +12,7 @@ from specserve_eagle.block.tensors import open_block_head
 from specserve_eagle.checkpoints.block_names import candidates
 from specserve_eagle.checkpoints.vocabulary import draft_ids
 from specserve_eagle.training.block_heads import BlockHeadModule, BlockShape
+from specserve_eagle.training.head_rotation import head_rope
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,8 +50,7 @@ def refuse_other_arithmetic(config: BlockConfig, checkpoint: HeadCheckpoint, tar
         "causal blocks": config.is_causal,
         "an embedding of its own": checkpoint.has("embed_tokens"),
         "another size than its target's": layers.hidden_size != target.hidden_size,
-        "another rotation than its target's": config.has_interleaved_rotation
-        or (layers.rope, layers.rotary_dim) != (target.rope, target.rotary_dim),
+        "another rotation than its target's": config.has_interleaved_rotation or layers.rope != head_rope(target),
     }
     if found := [name for name, differs in differences.items() if differs]:
         raise ConfigError(f"{checkpoint.path}: the head has {found[0]}, which teacher-forced evaluation does not know.")

@@ -20,11 +20,14 @@ import torch
 from safetensors.torch import save
 
 from specserve.api.files import RawJson, read_json
+from specserve.models.families import BUILT_IN
 from specserve.models.read_config import read_config
+from specserve.models.text_part import flat
 from specserve_eagle.card import CARD_FILE, MAX_RATES
 from specserve_eagle.training.block_export import block_config
 from specserve_eagle.training.block_heads import BlockHeadModule
 from specserve_eagle.training.folder import write_atomically
+from specserve_eagle.training.head_rotation import head_rope
 from specserve_eagle.training.heads import Eagle1Head, Eagle3Head, MtpHead
 from specserve_eagle.training.standalone import DraftLlama
 from specserve_eagle.training.uno_export import export_adapter
@@ -63,7 +66,8 @@ def export(module: Module, target_dir: Path, folder: Path) -> None:
         return
     target = read_config(target_dir)
     tensors = {name: tensor.contiguous().cpu() for name, tensor in public_tensors(module, target).items()}
-    config = public_config(module, target, read_json(target_dir / "config.json"))
+    where = target_dir / "config.json"
+    config = public_config(module, target, flat(read_json(where), BUILT_IN, str(where)))
     content = save(tensors, metadata={"format": "pt"})
     write_atomically(folder / "model.safetensors", lambda file: file.write_bytes(content))
     write_atomically(folder / "config.json", lambda file: file.write_text(json.dumps(config, indent=2) + "\n"))
@@ -109,7 +113,7 @@ def vocabulary_tables(draft_ids: Tensor, vocab_size: int) -> dict[str, Tensor]:
 
 
 def public_config(module: LayeredModule, target: ModelConfig, raw: RawJson) -> RawJson:
-    """`raw`: the target's config.json."""
+    """`raw`: the target's config.json, as a text model has it."""
     shape = module.shape.layer if isinstance(module, BlockHeadModule) else module.shape
     config = layer_config(shape, raw) | rope_config(target, raw)
     match module:
@@ -149,9 +153,11 @@ def layer_config(shape: HeadShape, raw: RawJson) -> RawJson:
 
 
 def rope_config(target: ModelConfig, raw: RawJson) -> RawJson:
-    """The target's rotation under the older keys, which all engines read."""
+    """The head's rotation under the older keys, which all engines read."""
+    rope = head_rope(target)
+    if rope.rope_type == "default":
+        return {"rope_theta": rope.rope_theta, "rope_scaling": None}
     scaling = dict(raw.get("rope_parameters") or raw.get("rope_scaling") or {})
     scaling.pop("rope_theta", None)
-    is_scaled = target.rope.rope_type != "default"
-    found = {"rope_theta": target.rope.rope_theta, "rope_scaling": scaling if is_scaled else None}
-    return found | {key: raw[key] for key in ROPE_KEYS if key in raw}
+    kept = {key: raw[key] for key in ROPE_KEYS if key in raw}
+    return {"rope_theta": rope.rope_theta, "rope_scaling": scaling} | kept

@@ -165,6 +165,8 @@ def begin_layer(layer: Eagle3Layer | PlainLayer | BlockLayer, begin: DecoderLaye
             nn.init.normal_(module.weight, std=0.02)
     parts = begin.qkv_proj.parts
     for name in ("q_proj", "k_proj", "v_proj"):
+        if name not in parts:  # of a layer with a mixer, or with keys and values of another
+            continue
         mine, theirs = getattr(layer.self_attn, name).weight, begin.qkv_proj.weight[parts[name]]
         width = theirs.shape[1]  # the inputs of EAGLE-3 end with the hidden state
         copy_if_equal(mine[:, -width:], theirs)

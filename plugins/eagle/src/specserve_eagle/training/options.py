@@ -20,8 +20,8 @@ from specserve_eagle.training.block_options import (
     check_block_head,
     check_block_options,
 )
+from specserve_eagle.training.plain_layers import check_adaptable
 from specserve_eagle.training.standalone import DEFAULT_LAYERS, standalone_shape
-from specserve_eagle.training.teachable import check_teachable
 from specserve_eagle.training.uno_options import adapter_identity, adapter_shape, check_adapter
 
 if TYPE_CHECKING:
@@ -113,9 +113,9 @@ def check_device(device: str) -> None:
 
 def check_against(options: TrainOptions, target: ModelConfig) -> None:
     """ConfigError or ModelError for what this target does not allow. Its weights are not needed for that."""
-    check_teachable(target)
     drafted, option = options.unroll, "--unroll"
     if options.head == "uno":
+        check_adaptable(target)
         check_adapter(options, target)
         drafted, option = adapter_shape(options, target).num_proposed, "the draft tokens of a block"
     if options.head in BLOCK_HEADS:

@@ -20,6 +20,7 @@ from specserve_eagle.checkpoints import draft_ids, kind_of, open_head, read_head
 from specserve_eagle.checkpoints.layout import LAYER_PARTS
 from specserve_eagle.checkpoints.stored import open_stored
 from specserve_eagle.training.block_reopen import reopen_block_head
+from specserve_eagle.training.head_rotation import head_rope
 from specserve_eagle.training.heads import Eagle1Head, Eagle3Head, MtpHead
 from specserve_eagle.training.modules import HeadShape
 from specserve_eagle.training.standalone import DraftLlama
@@ -99,7 +100,7 @@ def refuse_other_arithmetic(config: HeadConfig, checkpoint: HeadCheckpoint, targ
         "the hidden state before the embedding in its first projection": not config.embedding_first,
         "an embedding or output head of its own": checkpoint.has("embed_tokens") or own_lm_head,
         "another size than its target's": config.hidden_size != target.hidden_size,
-        "another rotation than its target's": (config.rope, config.rotary_dim) != (target.rope, target.rotary_dim),
+        "another rotation than its target's": config.rope != head_rope(target),
         "other hidden states than the default ones": config.kind == "eagle3"
         and config.hidden_layers != (2, target.num_layers // 2, target.num_layers - 3),
     }
@@ -129,7 +130,7 @@ def refuse_other_model(path: Path, config: ModelConfig, target: ModelConfig) -> 
             "A draft model needs its target's tokenizer."
         )
     is_plain = config.family == "llama" and not (config.qkv_bias or config.o_bias or config.mlp_bias)
-    same_rotation = (config.rope, config.head_dim) == (target.rope, target.head_dim)
+    same_rotation = (config.rope, config.head_dim) == (head_rope(target), target.head_dim)
     if not is_plain or not same_rotation:
         raise ConfigError(
             f"{path}: teacher-forced evaluation knows stand-alone models of family llama without biases and with "

@@ -74,7 +74,7 @@ class DraftLlama(nn.Module):
 
 def draft_logits(model: DraftLlama, target: Target, ids: Tensor) -> Tensor:
     """ids: [B, T] -> [B, T, V]."""
-    table, T = target.model.rotary, ids.shape[1]
+    table, T = target.rotary, ids.shape[1]
     logits: Tensor = model(ids, Rotation(table.cos[:T, 0], table.sin[:T, 0]))
     return logits
 

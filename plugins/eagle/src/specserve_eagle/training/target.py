@@ -1,7 +1,7 @@
 """The frozen target model as a teacher: hidden states and logits of whole windows of text.
 
-The decoder is the core's, with torch's kernels in a form that gradients pass; attention is dense and causal over a
-window, without a paged cache.
+The decoder is the core's, with torch's kernels in a form that gradients pass. Where its layers are plain, attention is
+dense and causal over a window, without a paged cache; other models are read as they are served.
 Letters: B windows, T tokens of each, H hidden size, V vocabulary.
 """
 
@@ -13,9 +13,11 @@ import torch
 import torch.nn.functional as F
 
 from specserve.api.models import NO_BATCH, installed_formats
+from specserve.api.reading import TextReader
 from specserve.models.loader import ModelLoader
 from specserve_eagle.training.differentiable import DifferentiableKernels
-from specserve_eagle.training.teachable import check_teachable
+from specserve_eagle.training.head_rotation import head_rotary
+from specserve_eagle.training.plain_layers import other_parts
 from specserve_eagle.training.teacher import Features, Lesson, LessonMemory, teacher_of
 
 if TYPE_CHECKING:
@@ -35,10 +37,11 @@ class Target:
     """A frozen model whose layers' outputs can be read."""
 
     def __init__(self, model: DecoderModel) -> None:
-        """Raises ModelError where training does not compute the model's layers."""
-        check_teachable(model.config)
         self.model = model
         self.config = model.config
+        self.rotary = head_rotary(model)
+        """Of the attention of heads."""
+        self.reader = TextReader(model) if other_parts(model.config) else None
         self.memory: LessonMemory | None = None
         """Where batches come again; None: each is taught anew."""
 
@@ -55,7 +58,7 @@ class Target:
     def features(self, ids: Tensor, layers: tuple[int, ...]) -> Features:
         """ids: [B, T] int64."""
         with torch.autocast(ids.device.type, enabled=False):  # the arithmetic that serves it
-            return self._features(ids, layers)
+            return self.computed(ids, layers) if self.reader is None else read_by(self.reader, self.model, ids, layers)
 
     def lesson(self, ids: Tensor, layers: tuple[int, ...], draft_ids: Tensor | None) -> Lesson:
         """ids: [B, T] int64; draft_ids: [D], see `teacher_of`."""
@@ -67,7 +70,8 @@ class Target:
 
         return teach() if self.memory is None else self.memory.get(ids, teach)
 
-    def _features(self, ids: Tensor, layers: tuple[int, ...]) -> Features:
+    def computed(self, ids: Tensor, layers: tuple[int, ...]) -> Features:
+        """By plain layers."""
         model, (B, T) = self.model, ids.shape
         rotations = model.rotations(torch.arange(T, device=ids.device).repeat(B))
         masks = {window: window_mask(T, window, ids.device) for window in set(model.sliding_windows)}
@@ -87,6 +91,15 @@ class Target:
         if model.config.beyond_llama & OF_LOGITS:
             logits = model.finished(logits.float())
         return Features(hidden, final.view(B, T, -1), logits.view(B, T, -1))
+
+
+def read_by(reader: TextReader, model: DecoderModel, ids: Tensor, layers: tuple[int, ...]) -> Features:
+    """Window by window. Copies: what is read cannot be learned from."""
+    last = model.num_layers
+    texts = [reader.read(window, (*layers, last)) for window in ids.tolist()]
+    hidden = {layer: torch.stack([text.hidden[layer] for text in texts]) for layer in {*layers, last}}
+    final = model.normed(hidden[last].flatten(0, 1), model.final_norm).view_as(hidden[last])
+    return Features(hidden, final, torch.stack([text.logits for text in texts]))
 
 
 def window_mask(length: int, window: int | None, device: torch.device) -> Tensor | None:

@@ -17,6 +17,7 @@ from specserve.api import LowRankPart
 from specserve.api.batch import LoraPlan, Segment
 from specserve.api.models import NO_BATCH, BatchRows, LowRankDelta
 from specserve_eagle.training.grouped_attention import KeysAndValues, attention_by_group, groups_of
+from specserve_eagle.training.plain_layers import check_adaptable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -76,7 +77,9 @@ class DraftAdapterModule(nn.Module):
     draft_ids = None
 
     def __init__(self, target: Target, shape: UnoShape) -> None:
+        """Raises ModelError where the target's layers are not plain."""
         super().__init__()
+        check_adaptable(target.config)
         self.shape, self.dtype = shape, target.model.dtype
         self.parts = adapted_parts(target.model.projections)
         self.pairs = nn.ModuleList(LowRank(part, shape.rank) for part in self.parts)

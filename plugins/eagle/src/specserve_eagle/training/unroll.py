@@ -56,7 +56,7 @@ def unrolled_logits(head: Head, target: Target, features: Features, ids: Tensor,
     """Of every step the logits [B, N, D], N = T - num_steps - 1: those at [:, p] draft token p + step + 2 of the text,
     from hidden states that the target gave up to p and tokens of the text up to p + step + 1."""
     N = ids.shape[1] - num_steps - 1
-    table = target.model.rotary
+    table = target.rotary
     hidden = head.first(features)[:, :N]
     earlier: list[tuple[Tensor, Tensor]] = []
     for step in range(num_steps):
