@@ -138,6 +138,41 @@ def test_a_reopened_draft_model_gives_the_same_logits(target, target_dir, tmp_pa
     assert all(torch.equal(a, b) for a, b in both)
 
 
+def as_text_part(path):
+    """The target as a model that also reads images has it."""
+    raw = json.loads((path / "config.json").read_text())
+    outer = {"architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3", "text_config": raw}
+    (path / "config.json").write_text(json.dumps(outer))
+    tensors = load_file(path / "model.safetensors")
+    named = {f"language_model.{name}": tensor for name, tensor in tensors.items()}
+    save_file(named, path / "model.safetensors", metadata={"format": "pt"})
+    return path
+
+
+OTHER_TARGETS = {
+    "a part of each head rotated": lambda path: write_target(path, architecture="phi3", partial_rotary_factor=0.5),
+    "a text part": lambda path: as_text_part(
+        write_target(path, architecture="gemma3_text", layer_types=["sliding_attention"] * LAYERS)
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", ["eagle3", "eagle", "mtp", "dspark", "standalone"])
+@pytest.mark.parametrize("write", OTHER_TARGETS.values(), ids=OTHER_TARGETS)
+@torch.no_grad()
+def test_a_head_of_a_target_that_differs_from_a_llama_is_read_back(tmp_path, write, kind):
+    path = write(tmp_path / "target")
+    target, head = Target.load(path, "cpu"), tmp_path / "head"
+    module = make_head(kind, target)
+    head.mkdir()
+    export(module, path, head)
+    config = json.loads((head / "config.json").read_text())
+    assert (config["vocab_size"], config["max_position_embeddings"]) == (VOCAB, target.config.max_position_embeddings)
+    features = target.features(IDS, tuple(range(LAYERS)))
+    both = (step_logits(each, target, features, IDS, 3) for each in (reopen(head, target), rounded(module)))
+    assert all(torch.equal(a, b) for a, b in zip(*both, strict=True))
+
+
 @pytest.mark.parametrize("untied", [False, True])
 @torch.no_grad()
 def test_a_stand_alone_model_is_one_that_transformers_loads(target, target_dir, tmp_path, untied):
