@@ -22,7 +22,7 @@ def target(tmp_path_factory):
 @pytest.fixture(scope="module")
 def heads(target, tmp_path_factory):
     path, loaded = tmp_path_factory.mktemp("heads"), Target.load(target, "cpu", "float32")
-    return {kind: train_blocks(kind, loaded, target, path / kind).path for kind in ("dflash", "dspark")}
+    return {kind: train_blocks(kind, loaded, path / kind).path for kind in ("dflash", "dspark")}
 
 
 @pytest.mark.usefixtures("each_kernel_set")

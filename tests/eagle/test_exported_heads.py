@@ -31,7 +31,7 @@ def trained_head(path, kind):
         for parameter in head.parameters():
             parameter.copy_((parameter + 0.05 * torch.randn_like(parameter)).bfloat16())
     (path / "head").mkdir()
-    export(head, path / "target", path / "head")
+    export(head, target.files, path / "head")
     return head, target
 
 

@@ -59,9 +59,9 @@ def target(target_dir):
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory, target, target_dir):
+def trained(tmp_path_factory, target):
     path = tmp_path_factory.mktemp("heads")
-    return {name: train_blocks(kind_of_head(name), target, target_dir, path / name, **HEADS[name]) for name in HEADS}
+    return {name: train_blocks(kind_of_head(name), target, path / name, **HEADS[name]) for name in HEADS}
 
 
 @pytest.fixture(scope="module")

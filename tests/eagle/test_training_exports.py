@@ -61,8 +61,8 @@ def rounded(module):
 
 
 @pytest.mark.parametrize("kind", HEADS)
-def test_a_head_has_the_tensors_of_its_public_format(target, target_dir, tmp_path, kind):
-    export(make_head(kind, target), target_dir, tmp_path)
+def test_a_head_has_the_tensors_of_its_public_format(target, tmp_path, kind):
+    export(make_head(kind, target), target.files, tmp_path)
     tensors = load_file(tmp_path / "model.safetensors")
     assert set(tensors) == NAMES[kind]
     kinds = {name: tensor.dtype for name, tensor in tensors.items() if tensor.dtype != torch.bfloat16}
@@ -81,17 +81,17 @@ READ_ELSEWHERE = {
 
 
 @pytest.mark.parametrize("kind", READ_ELSEWHERE)
-def test_a_head_names_what_other_engines_read(target, target_dir, tmp_path, kind):
-    export(make_head(kind, target, **({"draft_vocab": 60} if kind == "eagle3" else {})), target_dir, tmp_path)
+def test_a_head_names_what_other_engines_read(target, tmp_path, kind):
+    export(make_head(kind, target, **({"draft_vocab": 60} if kind == "eagle3" else {})), target.files, tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     layers = 1 if kind == "eagle3" else 2
     wanted = READ_ELSEWHERE[kind] | {"vocab_size": VOCAB, "num_hidden_layers": layers, "head_dim": 8}
     assert {key: config.get(key) for key in wanted} == wanted
 
 
-def test_the_tables_of_a_draft_vocabulary_lead_to_the_targets_tokens(target, target_dir, tmp_path):
+def test_the_tables_of_a_draft_vocabulary_lead_to_the_targets_tokens(target, tmp_path):
     head = make_head("eagle3", target, draft_vocab=60)
-    export(head, target_dir, tmp_path)
+    export(head, target.files, tmp_path)
     tensors = load_file(tmp_path / "model.safetensors")
     assert [i + offset for i, offset in enumerate(tensors["d2t"].tolist())] == head.draft_ids.tolist()
     assert tensors["t2d"].nonzero().flatten().tolist() == head.draft_ids.tolist()
@@ -104,7 +104,7 @@ def test_a_written_head_is_opened_with_the_numbers_it_was_made_with(tmp_path, ki
     path = write_target(tmp_path / "target", **rotation)
     head = make_head(kind, target := Target.load(path, "cpu"), intermediate_size=40)
     (tmp_path / "head").mkdir()
-    export(head, path, tmp_path / "head")
+    export(head, target.files, tmp_path / "head")
     config = read_head_config(tmp_path / "head", target.config)
     assert kind_of(tmp_path / "head") == config.kind == kind
     assert (config.hidden_size, config.intermediate_size, config.num_heads, config.head_dim) == (32, 40, 4, 8)
@@ -120,7 +120,7 @@ def test_a_written_block_head_is_opened_with_the_numbers_it_was_made_with(tmp_pa
     path = write_target(tmp_path / "target", **rotation)
     head = make_head(kind, target := Target.load(path, "cpu"), intermediate_size=40)
     (tmp_path / "head").mkdir()
-    export(head, path, tmp_path / "head")
+    export(head, target.files, tmp_path / "head")
     config = read_block_config(tmp_path / "head", target.config)
     assert kind_of(tmp_path / "head") == "block"
     assert BlockShape.of(config) == head.shape
@@ -130,9 +130,9 @@ def test_a_written_block_head_is_opened_with_the_numbers_it_was_made_with(tmp_pa
 
 @pytest.mark.parametrize("kind", KINDS)
 @torch.no_grad()
-def test_a_reopened_draft_model_gives_the_same_logits(target, target_dir, tmp_path, kind):
+def test_a_reopened_draft_model_gives_the_same_logits(target, tmp_path, kind):
     module = make_head(kind, target)
-    export(module, target_dir, tmp_path)
+    export(module, target.files, tmp_path)
     again, features = reopen(tmp_path, target), target.features(IDS, tuple(range(LAYERS)))
     both = zip(*(step_logits(m, target, features, IDS, 3) for m in (again, rounded(module))), strict=True)
     assert all(torch.equal(a, b) for a, b in both)
@@ -165,7 +165,7 @@ def test_a_head_of_a_target_that_differs_from_a_llama_is_read_back(tmp_path, wri
     target, head = Target.load(path, "cpu"), tmp_path / "head"
     module = make_head(kind, target)
     head.mkdir()
-    export(module, path, head)
+    export(module, target.files, head)
     config = json.loads((head / "config.json").read_text())
     assert (config["vocab_size"], config["max_position_embeddings"]) == (VOCAB, target.config.max_position_embeddings)
     features = target.features(IDS, tuple(range(LAYERS)))
@@ -175,9 +175,9 @@ def test_a_head_of_a_target_that_differs_from_a_llama_is_read_back(tmp_path, wri
 
 @pytest.mark.parametrize("untied", [False, True])
 @torch.no_grad()
-def test_a_stand_alone_model_is_one_that_transformers_loads(target, target_dir, tmp_path, untied):
+def test_a_stand_alone_model_is_one_that_transformers_loads(target, tmp_path, untied):
     model = make_head("standalone", target, layers=3, hidden_size=16, untied=untied)
-    export(model, target_dir, tmp_path)
+    export(model, target.files, tmp_path)
     theirs = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32).eval()
     torch.testing.assert_close(theirs(IDS).logits, draft_logits(rounded(model), target, IDS), atol=1e-4, rtol=1e-4)
     assert read_config(tmp_path).tied is not untied
@@ -185,15 +185,15 @@ def test_a_stand_alone_model_is_one_that_transformers_loads(target, target_dir, 
 
 
 @torch.no_grad()
-def test_a_stand_alone_model_is_one_that_the_core_loads(target, target_dir, tmp_path):
+def test_a_stand_alone_model_is_one_that_the_core_loads(target, tmp_path):
     model = make_head("standalone", target)
-    export(model, target_dir, tmp_path)
+    export(model, target.files, tmp_path)
     loaded = Target.load(tmp_path, "cpu", "float32").features(IDS, ())
     torch.testing.assert_close(loaded.logits, draft_logits(rounded(model), target, IDS), atol=1e-4, rtol=1e-4)
 
 
-def test_an_eagle3_config_says_what_other_engines_read(target, target_dir, tmp_path):
-    export(make_head("eagle3", target), target_dir, tmp_path)
+def test_an_eagle3_config_says_what_other_engines_read(target, tmp_path):
+    export(make_head("eagle3", target), target.files, tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     expected = {
         "architectures": ["LlamaForCausalLMEagle3"],
@@ -219,9 +219,9 @@ def test_an_eagle3_config_says_what_other_engines_read(target, target_dir, tmp_p
         ({"fc_norm": True}, "norms of the target's hidden states"),
     ],
 )
-def test_what_only_eagle_3_1_has_is_not_evaluated_as_if_it_were_not_there(target, target_dir, tmp_path, options, what):
+def test_what_only_eagle_3_1_has_is_not_evaluated_as_if_it_were_not_there(target, tmp_path, options, what):
     head = make_head("eagle3", target)
-    export(head, target_dir, tmp_path)
+    export(head, target.files, tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | options))
     if "fc_norm" in options:

@@ -7,7 +7,8 @@ import json
 
 import pytest
 import torch
-from training_cases import KINDS, LAYERS, TEXT, VOCAB, make_trainer, options, stream, write_target
+from foreseen_drafts import foreseen
+from training_cases import KINDS, LAYERS, TEXT, make_trainer, options, stream, write_target
 from transformers import AutoModelForCausalLM
 
 from specserve.errors import ModelError
@@ -19,8 +20,6 @@ from specserve_eagle.training.options import check_against
 from specserve_eagle.training.reopen import reopen
 from specserve_eagle.training.run import train
 from specserve_eagle.training.target import Target
-from specserve_workbench.testing.engines import accepted, make_engine, run_requests
-from specserve_workbench.testing.requests import toy_request
 
 FULL, SLIDING = "full_attention", "sliding_attention"
 GEMMA4 = {"architecture": "gemma4_text", "layer_types": [SLIDING, FULL] * 4}
@@ -32,7 +31,6 @@ TARGETS = {
     "qwen3_5": {"architecture": "qwen3_5_text"},
 }
 IDS = stream(40).view(2, 20)
-PROMPT, NUM_TOKENS, LESSONS = 9, 40, 30
 
 
 def pairs(kinds, chosen):
@@ -89,7 +87,7 @@ def test_a_head_learns_and_is_read_back(target, target_dir, tmp_path, kind):
         trainer.step(windows, 1.0)
     assert trainer.loss_of(windows, 0).loss < before
     module = trainer.module
-    export(module, target_dir, tmp_path)
+    export(module, target.files, tmp_path)
     with torch.no_grad():
         features = target.features(IDS, tuple(range(LAYERS)))
         again, rounded = reopen(tmp_path, target), module.to(torch.bfloat16).float()
@@ -99,32 +97,9 @@ def test_a_head_learns_and_is_read_back(target, target_dir, tmp_path, kind):
 
 @pairs(["eagle3", "eagle", "mtp"], SERVED)
 def test_a_served_head_drafts_what_training_foresees(target, target_dir, tmp_path, kind):
-    """It has learned a little of what the target writes. Its chain of one token is followed by hand: how many are
-    accepted is known before the engine runs."""
-    request = toy_request("a", range(3, 3 + PROMPT), max_tokens=NUM_TOKENS, ignore_eos=True)
-    plain = {"dtype": "float32", "max_model_len": 128}
-    text = run_requests(make_engine(target_dir, **plain).engine, [request]).tokens()["a"]
-    ids = torch.tensor([[*range(3, 3 + PROMPT), *text]])
-    whole = {"draft_vocab": VOCAB} if kind == "eagle3" else {}
-    trainer, _ = make_trainer(kind, target, tmp_path, **whole)
-    for _ in range(LESSONS):
-        trainer.step(ids, 3.0)
-    head = trainer.module
-    export(head, target_dir, tmp_path)
-    with torch.no_grad():
-        logits = next(step_logits(reopen(tmp_path, target), target, target.features(ids, head.layers), ids, 1))[0]
-    hits = (logits.argmax(-1) == ids[0, 2 : 2 + len(logits)]).tolist()
-    known, foreseen, drafted = PROMPT + 1, 0, 0
-    while PROMPT + NUM_TOKENS - known > 1:
-        drafted, right = drafted + 1, hits[known - 2]
-        foreseen += right
-        known += 1 + right
-    settings = {"model": str(tmp_path), "steps": 1}
-    drafts = {"plugins": ("eagle",), "plugin_options": {"eagle": settings}, "draft_tokens": 1}
-    outcome = run_requests(make_engine(target_dir, **plain, **drafts).engine, [request])
-    assert outcome.tokens()["a"] == text
-    assert accepted(outcome) == (foreseen, drafted)
-    assert foreseen > 6
+    found = foreseen(kind, target, tmp_path, {"dtype": "float32", "max_model_len": 128})
+    assert found.accepted == found.expected
+    assert found.expected.accepted > 6
 
 
 def test_a_run_trains_measures_and_writes_a_card(target_dir, tmp_path):

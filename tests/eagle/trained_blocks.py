@@ -44,9 +44,7 @@ def block_options(head: str, out: Path, **given: Any) -> TrainOptions:
     return TrainOptions(head=head, out=out, **(common | sizes | given))
 
 
-def train_blocks(
-    head: str, target: Target, target_dir: Path, out: Path, steps: int = 60, **given: Any
-) -> TrainedBlocks:
+def train_blocks(head: str, target: Target, out: Path, steps: int = 60, **given: Any) -> TrainedBlocks:
     """A head after some steps on `texts()`: it is not what it began as, and its tables are not zero."""
     torch.manual_seed(0)
     options = block_options(head, out, **given)
@@ -57,7 +55,7 @@ def train_blocks(
     for _ in range(steps):
         trainer.step(texts(), 1.0)
     out.mkdir(exist_ok=True)
-    export(module, target_dir, out)
+    export(module, target.files, out)
     tensors = load_file(out / "model.safetensors")
     floats = {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
     return TrainedBlocks(module.to(torch.bfloat16).float().eval(), out, floats)

@@ -19,6 +19,7 @@ from specserve.hookspecs import hookimpl
 from specserve.models.family import ModelFamily
 from specserve.models.read_config import parse_config
 from specserve.types import SamplingParams
+from specserve_eagle.training.target import Target
 from specserve_workbench.doctor.case import Case
 from specserve_workbench.doctor.model_directory import config as rows_of_config
 from specserve_workbench.testing.drafters import NoisyDrafter
@@ -108,6 +109,14 @@ def test_drafts_chunks_and_neighbours_change_nothing(checkpoint, beside_ours, fa
     drafted = run_requests(made.engine, requests)
     assert drafted.decided() == plain.decided()
     assert drafted.metrics.num_accepted_tokens > 20
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_heads_are_trained_for_a_family_of_a_plugin(checkpoint, beside_ours, family):
+    """Training reads it as transformers computes it."""
+    path, prompt = checkpoint(family), [*range(5, 45)]
+    read = Target.load(path, "cpu").features(torch.tensor([prompt]), ()).logits[0].float().log_softmax(-1)
+    torch.testing.assert_close(read, their_logprobs(path, prompt), atol=2e-4, rtol=1e-4)
 
 
 def test_a_family_without_its_plugin_is_refused_by_name(checkpoint):

@@ -1,6 +1,6 @@
 """Models: families, formats of weights, decoders as data, draft heads, and passes over their layers."""
 
-from specserve.engine.model_roles import installed_formats
+from specserve.engine.model_roles import installed_formats, installed_loader
 from specserve.inference import inference
 from specserve.kernels.torch_kernels import TorchKernels
 from specserve.models.block_head import BlockHead, MarkovHead
@@ -107,6 +107,7 @@ __all__ = [
     "in_tiles",
     "inference",
     "installed_formats",
+    "installed_loader",
     "numbers_of",
     "rotary_table",
     "supported_length",

@@ -5,13 +5,16 @@ Knows nothing of what reads a model; `specserve.engine.roles` has the hooks that
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from specserve.config import EngineConfig
 from specserve.errors import PluginError
 from specserve.guards.family import GuardedFamily
 from specserve.guards.library import GuardedLibrary
 from specserve.guards.weight_format import guarded
 from specserve.models.family import ModelFamily
-from specserve.models.library import ModelLibrary
+from specserve.models.library import ModelLibrary, library_of
+from specserve.models.loader import ModelLoader
 from specserve.models.part import WHOLE_MODEL, ModelPart
 from specserve.models.weight_format import QuantMethod, WeightFiles, WeightFormat
 from specserve.plugins import discovery
@@ -19,7 +22,11 @@ from specserve.plugins.host import PluginHost
 from specserve.plugins.interface_checks import as_list, check_extends, check_members, check_type
 from specserve.plugins.loaded_plugin import BUILTIN
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 READ_WEIGHTS = {"model.weights", "model.files", "model.quantised"}
+READ_MODELS = READ_WEIGHTS | {"model.family", "model.library"}
 
 
 def collect_families(config: EngineConfig, host: PluginHost) -> list[ModelFamily]:
@@ -60,9 +67,23 @@ def collect_formats(config: EngineConfig, host: PluginHost) -> list[WeightFormat
 def installed_formats() -> list[WeightFormat]:
     """Those that installed plugins read, and the engine's: for files beside the model, such as those of a draft head,
     which are read before an engine is made, and by commands that make none. Raises PluginError."""
-    names = [name for name, plugin in discovery.discover().items() if READ_WEIGHTS & {*plugin.provides}]
-    config = EngineConfig(model="", plugins=tuple(names), default_plugins=False)
-    return collect_formats(config, PluginHost.start(config))
+    host = host_of(READ_WEIGHTS)
+    return collect_formats(host.config, host)
+
+
+def installed_loader(path: Path) -> ModelLoader:
+    """For the model in directory `path`, by whatever the engine and installed plugins read: for commands that make no
+    engine. Raises ModelError and PluginError."""
+    host = host_of(READ_MODELS)
+    families = collect_families(host.config, host)
+    served_by = library_of(path, families, collect_libraries(host.config, host))
+    return ModelLoader(families, collect_formats(host.config, host), served_by=served_by)
+
+
+def host_of(features: set[str]) -> PluginHost:
+    """Of installed plugins that provide one of these."""
+    names = [name for name, plugin in discovery.discover().items() if features & {*plugin.provides}]
+    return PluginHost.start(EngineConfig(model="", plugins=tuple(names), default_plugins=False))
 
 
 def collect_libraries(config: EngineConfig, host: PluginHost) -> list[ModelLibrary]:

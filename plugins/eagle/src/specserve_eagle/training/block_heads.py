@@ -14,7 +14,14 @@ import torch.nn.functional as F
 from torch import nn
 
 from specserve_eagle.training.block_modules import BlockLayer, Confidence, places_of
-from specserve_eagle.training.heads import FrozenHead, begin_layer, copy_if_equal, copy_norm, pass_through
+from specserve_eagle.training.heads import (
+    begin_layer,
+    copy_if_equal,
+    copy_norm,
+    last_layer,
+    norm_of,
+    pass_through,
+)
 from specserve_eagle.training.markov_heads import MarkovHead
 from specserve_eagle.training.modules import HeadShape, Norm, Rotation
 
@@ -23,7 +30,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.api.models import DecoderLayer, DecoderModel
+    from specserve.api.models import DecoderLayer
     from specserve_eagle.block.config import BlockConfig, MarkovKind
     from specserve_eagle.training.block_modules import Places
     from specserve_eagle.training.target import Target
@@ -112,29 +119,30 @@ class BlockHeadModule(nn.Module):
         self.layers = nn.ModuleList(BlockLayer(layer) for _ in range(shape.num_layers))
         self.norm = Norm(layer.hidden_size, layer.norm_eps)
         self.lm_head = None if draft_ids is None else nn.Linear(layer.hidden_size, vocab_size, bias=False)
-        self.target_head = FrozenHead(target.model)
+        self.target_head = target.head
         rank = shape.markov_rank
         self.markov_head = None
         if rank:
             sizes = layer.hidden_size, vocab_size, rank
-            self.markov_head = MarkovHead(target.model.embedding, *sizes, shape.markov_kind)
+            self.markov_head = MarkovHead(target.embedding, *sizes, shape.markov_kind)
         inputs = layer.hidden_size + (rank if shape.confidence == "hidden and token" else 0)
         self.confidence_head = None if shape.confidence == "nothing" else Confidence(inputs)
-        self.begin_as(target.model)
+        self.begin_as(target)
 
     @torch.no_grad()
-    def begin_as(self, model: DecoderModel) -> None:
+    def begin_as(self, target: Target) -> None:
         """The target's last layers, which read its last hidden state of those that are read. They add little at first:
         they are given an embedding, which is far from what they read in the target."""
-        pass_through(self.fc, self.fc.in_features - model.hidden_size)
-        copy_norm(self.hidden_norm, model.layers[-1].input_norm)
-        copy_norm(self.norm, model.final_norm)
+        last, num_layers = last_layer(target), target.config.num_layers
+        pass_through(self.fc, self.fc.in_features - target.config.hidden_size)
+        copy_norm(self.hidden_norm, None if last is None else last.input_norm)
+        copy_norm(self.norm, norm_of(target))
         self.norm.weight.mul_(FIRST_LOGITS)
-        for index, layer in enumerate(self.layers, max(0, model.num_layers - len(self.layers))):
+        for index, layer in enumerate(self.layers, max(0, num_layers - len(self.layers))):
             assert isinstance(layer, BlockLayer)
-            begin_block_layer(layer, model.layers[min(index, model.num_layers - 1)])
+            begin_block_layer(layer, target.layers[min(index, num_layers - 1)] if target.layers else None)
         if self.lm_head is not None:
-            self.lm_head.weight.copy_(model.lm_head.weight[self.draft_ids])
+            self.lm_head.weight.copy_(target.head.weight[self.draft_ids])
 
     def forward(self, hidden: Tensor, x: Tensor, places: Places) -> Tensor:
         """hidden: [B, T, W] of the target; x: [B, A S, H], the embedded rows -> [B, A S, H], as the output head reads
@@ -167,14 +175,15 @@ class BlockHeadModule(nn.Module):
         return logits
 
 
-def begin_block_layer(layer: BlockLayer, begin: DecoderLayer) -> None:
+def begin_block_layer(layer: BlockLayer, begin: DecoderLayer | None) -> None:
     """As that layer of the target, as far as shapes allow."""
     begin_layer(layer, begin)
-    copy_norm(layer.input_layernorm, begin.input_norm)
     attention = layer.self_attn
-    for mine, theirs in ((attention.q_norm, begin.q_norm), (attention.k_norm, begin.k_norm)):
-        if theirs is not None:
-            copy_if_equal(mine.weight, theirs)
+    if begin is not None:
+        copy_norm(layer.input_layernorm, begin.input_norm)
+        for mine, theirs in ((attention.q_norm, begin.q_norm), (attention.k_norm, begin.k_norm)):
+            if theirs is not None:
+                copy_if_equal(mine.weight, theirs)
     attention.o_proj.weight.mul_(FIRST_ATTENTION)
     layer.mlp.down_proj.weight.mul_(FIRST_MLP)
 
@@ -188,5 +197,5 @@ def block_states(head: BlockHeadModule, target: Target, features: Features, ids:
     table = Rotation(target.rotary.cos[:, 0], target.rotary.sin[:, 0])
     places = places_of(table, T, anchors, shape.block_size)
     hidden = torch.cat([features.hidden[layer] for layer in shape.reads], -1)
-    states: Tensor = head(hidden, F.embedding(rows.flatten(1), target.model.embedding), places)
+    states: Tensor = head(hidden, F.embedding(rows.flatten(1), target.embedding), places)
     return states.view(B, len(anchors), shape.block_size, -1)[:, :, shape.block_size - shape.num_proposed :]

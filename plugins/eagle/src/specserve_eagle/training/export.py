@@ -19,10 +19,6 @@ from typing import TYPE_CHECKING
 import torch
 from safetensors.torch import save
 
-from specserve.api.files import RawJson, read_json
-from specserve.models.families import BUILT_IN
-from specserve.models.read_config import read_config
-from specserve.models.text_part import flat
 from specserve_eagle.card import CARD_FILE, MAX_RATES
 from specserve_eagle.training.block_export import block_config
 from specserve_eagle.training.block_heads import BlockHeadModule
@@ -39,8 +35,10 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from specserve.api.files import RawJson
     from specserve.api.models import ModelConfig
     from specserve_eagle.training.modules import HeadShape
+    from specserve_eagle.training.target_files import TargetFiles
 
     LayeredModule = Eagle3Head | Eagle1Head | MtpHead | BlockHeadModule | DraftLlama
     Module = LayeredModule | DraftAdapterModule
@@ -53,28 +51,26 @@ TOKENIZER_FILES = (
     "chat_template.jinja",
     "generation_config.json",
 )
-COPIED_KEYS = ("bos_token_id", "eos_token_id", "pad_token_id", "max_position_embeddings", "vocab_size")
+COPIED_KEYS = ("bos_token_id", "eos_token_id", "pad_token_id")
 BUFFERS = ("draft_ids", "mask_token")
 """Tensors of a module that become tables or numbers of config.json."""
 ROPE_KEYS = ("partial_rotary_factor", "original_max_position_embeddings")
 
 
-def export(module: Module, target_dir: Path, folder: Path) -> None:
+def export(module: Module, target: TargetFiles, folder: Path) -> None:
     """Write model.safetensors and config.json, each atomically; the tokenizer too beside a stand-alone model."""
     if isinstance(module, DraftAdapterModule):
         export_adapter(module, folder)
         return
-    target = read_config(target_dir)
-    tensors = {name: tensor.contiguous().cpu() for name, tensor in public_tensors(module, target).items()}
-    where = target_dir / "config.json"
-    config = public_config(module, target, flat(read_json(where), BUILT_IN, str(where)))
+    tensors = {name: tensor.contiguous().cpu() for name, tensor in public_tensors(module, target.config).items()}
+    config = public_config(module, target.config, target.raw)
     content = save(tensors, metadata={"format": "pt"})
     write_atomically(folder / "model.safetensors", lambda file: file.write_bytes(content))
     write_atomically(folder / "config.json", lambda file: file.write_text(json.dumps(config, indent=2) + "\n"))
     if isinstance(module, DraftLlama):
         for name in TOKENIZER_FILES:
-            if (target_dir / name).is_file():
-                shutil.copyfile(target_dir / name, folder / name)
+            if (target.path / name).is_file():
+                shutil.copyfile(target.path / name, folder / name)
 
 
 def write_card(folder: Path, rates: Sequence[float]) -> None:
@@ -115,7 +111,7 @@ def vocabulary_tables(draft_ids: Tensor, vocab_size: int) -> dict[str, Tensor]:
 def public_config(module: LayeredModule, target: ModelConfig, raw: RawJson) -> RawJson:
     """`raw`: the target's config.json, as a text model has it."""
     shape = module.shape.layer if isinstance(module, BlockHeadModule) else module.shape
-    config = layer_config(shape, raw) | rope_config(target, raw)
+    config = layer_config(shape, target, raw) | rope_config(target, raw)
     match module:
         case Eagle3Head():
             own = {"architectures": ["LlamaForCausalLMEagle3"], "draft_vocab_size": len(module.draft_ids)}
@@ -133,9 +129,11 @@ def public_config(module: LayeredModule, target: ModelConfig, raw: RawJson) -> R
     return config | own
 
 
-def layer_config(shape: HeadShape, raw: RawJson) -> RawJson:
+def layer_config(shape: HeadShape, target: ModelConfig, raw: RawJson) -> RawJson:
     sizes = {
         "model_type": "llama",
+        "vocab_size": target.vocab_size,
+        "max_position_embeddings": target.max_position_embeddings,
         "hidden_size": shape.hidden_size,
         "intermediate_size": shape.intermediate_size,
         "num_hidden_layers": 1,

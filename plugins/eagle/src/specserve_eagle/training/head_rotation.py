@@ -9,7 +9,7 @@ import msgspec
 from specserve.api.models import RopeConfig, rotary_table
 
 if TYPE_CHECKING:
-    from specserve.api.models import DecoderModel, ModelConfig, RotaryTable
+    from specserve.api.models import ModelConfig, RotaryTable, ServedModel
 
 OF_PARTS = ("default", "proportional")
 """Types of which a head's config.json says the base alone: other engines rotate whole heads then."""
@@ -20,7 +20,7 @@ def head_rope(target: ModelConfig) -> RopeConfig:
     return RopeConfig(rope_theta=rope.rope_theta) if rope.rope_type in OF_PARTS else rope
 
 
-def head_rotary(target: DecoderModel) -> RotaryTable:
+def head_rotary(config: ModelConfig, target: ServedModel) -> RotaryTable:
     """Of all positions that the target has."""
-    config = msgspec.structs.replace(target.config, rope=head_rope(target.config))
-    return rotary_table(config, target.max_model_len).on(target.device)
+    rotated = msgspec.structs.replace(config, rope=head_rope(config))
+    return rotary_table(rotated, target.max_model_len).on(target.device)

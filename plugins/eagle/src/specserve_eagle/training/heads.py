@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
+from specserve.api import ModelError
 from specserve.api.models import DenseMlp
 from specserve_eagle.checkpoints.hidden_layers import default_layers
 from specserve_eagle.training.modules import Eagle3Layer, HeadShape, Norm, PlainLayer
@@ -18,7 +19,7 @@ from specserve_eagle.training.modules import Eagle3Layer, HeadShape, Norm, Plain
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from specserve.api.models import DecoderLayer, DecoderModel
+    from specserve.api.models import DecoderLayer
     from specserve_eagle.training.block_modules import BlockLayer
     from specserve_eagle.training.modules import Rotation
     from specserve_eagle.training.target import Target
@@ -68,16 +69,16 @@ class Eagle3Head(Head):
         self.midlayer = Eagle3Layer(shape)
         self.norm = Norm(shape.hidden_size, shape.norm_eps)
         self.lm_head = nn.Linear(shape.hidden_size, len(draft_ids), bias=False)
-        self.begin_as(target.model, draft_ids)
+        self.begin_as(target, draft_ids)
 
     @torch.no_grad()
-    def begin_as(self, model: DecoderModel, draft_ids: Tensor) -> None:
-        size = model.hidden_size
-        pass_through(self.fc, 2 * size)
-        begin_layer(self.midlayer, model.layers[-1])
-        copy_norm(self.midlayer.hidden_norm, model.layers[-1].input_norm)
-        copy_norm(self.norm, model.final_norm)
-        self.lm_head.weight.copy_(model.lm_head.weight[draft_ids])
+    def begin_as(self, target: Target, draft_ids: Tensor) -> None:
+        last = last_layer(target)
+        pass_through(self.fc, 2 * target.config.hidden_size)
+        begin_layer(self.midlayer, last)
+        copy_norm(self.midlayer.hidden_norm, None if last is None else last.input_norm)
+        copy_norm(self.norm, norm_of(target))
+        self.lm_head.weight.copy_(target.head.weight[draft_ids])
 
     def first(self, features: Features) -> Tensor:
         combined: Tensor = self.fc(torch.cat([features.hidden[layer] for layer in self.layers], -1))
@@ -97,10 +98,10 @@ class Eagle1Head(Head):
         super().__init__(shape)
         self.fc = nn.Linear(2 * shape.hidden_size, shape.hidden_size, bias=False)
         self.layer = PlainLayer(shape, input_norm=False)
-        self.target_head = FrozenHead(target.model)
+        self.target_head = target.head
         with torch.no_grad():
             pass_through(self.fc, shape.hidden_size)
-            begin_layer(self.layer, target.model.layers[-1])
+            begin_layer(self.layer, last_layer(target))
             behind_final_norm(self.layer, target)
 
     def first(self, features: Features) -> Tensor:
@@ -125,12 +126,12 @@ class MtpHead(Head):
         self.eh_proj = nn.Linear(2 * shape.hidden_size, shape.hidden_size, bias=False)
         self.layer = PlainLayer(shape, input_norm=True)
         self.norm = Norm(shape.hidden_size, shape.norm_eps)
-        self.target_head = FrozenHead(target.model)
+        self.target_head = target.head
         with torch.no_grad():
             pass_through(self.eh_proj, shape.hidden_size)
-            begin_layer(self.layer, target.model.layers[-1])
-            copy_norm(self.layer.input_layernorm, target.model.layers[-1].input_norm)
-            copy_norm(self.norm, target.model.final_norm)
+            begin_layer(self.layer, last := last_layer(target))
+            copy_norm(self.layer.input_layernorm, None if last is None else last.input_norm)
+            copy_norm(self.norm, target.final_norm.weight)
 
     def first(self, features: Features) -> Tensor:
         return features.final
@@ -141,16 +142,6 @@ class MtpHead(Head):
         return hidden, self.target_head(hidden)
 
 
-class FrozenHead:
-    """The target's output head in the target's dtype; not a module, so that it is neither trained nor saved."""
-
-    def __init__(self, model: DecoderModel) -> None:
-        self.weight = model.lm_head.weight
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return nn.functional.linear(x.to(self.weight.dtype), self.weight)
-
-
 def pass_through(linear: nn.Linear, begin: int) -> None:
     """The map that gives the inputs from `begin` on as they are, with a little of all others."""
     size = linear.out_features
@@ -158,11 +149,26 @@ def pass_through(linear: nn.Linear, begin: int) -> None:
     linear.weight[:, begin : begin + size] += torch.eye(size, device=linear.weight.device)
 
 
-def begin_layer(layer: Eagle3Layer | PlainLayer | BlockLayer, begin: DecoderLayer) -> None:
+def last_layer(target: Target) -> DecoderLayer | None:
+    """None where another library computes the layers."""
+    return target.layers[-1] if target.layers else None
+
+
+def norm_of(target: Target) -> Tensor | None:
+    """The weight of the target's final norm; None where it has none that a head could have."""
+    try:
+        return target.final_norm.weight
+    except ModelError:
+        return None
+
+
+def begin_layer(layer: Eagle3Layer | PlainLayer | BlockLayer, begin: DecoderLayer | None) -> None:
     """Begin as that layer of the target as far as shapes allow, elsewhere at random with small outputs."""
     for module in layer.modules():
         if isinstance(module, nn.Linear):
             nn.init.normal_(module.weight, std=0.02)
+    if begin is None:
+        return
     parts = begin.qkv_proj.parts
     for name in ("q_proj", "k_proj", "v_proj"):
         if name not in parts:  # of a layer with a mixer, or with keys and values of another
@@ -183,11 +189,11 @@ def begin_layer(layer: Eagle3Layer | PlainLayer | BlockLayer, begin: DecoderLaye
 def behind_final_norm(layer: PlainLayer, target: Target) -> None:
     """Scale a layer that has no norm at its input, and whose output the target's head reads as it is, to hidden states
     behind the target's final norm."""
-    model = target.model
-    input_norm, final_norm = model.layers[-1].input_norm, model.final_norm
+    begin, final_norm = last_layer(target), target.final_norm.weight
     assert final_norm is not None, "every whole model has a norm before its head"
-    last = model.num_layers
-    sample = torch.arange(min(SAMPLE, model.vocab_size), device=final_norm.device)[None]
+    input_norm = None if begin is None else begin.input_norm
+    last = target.config.num_layers
+    sample = torch.arange(min(SAMPLE, target.config.vocab_size), device=final_norm.device)[None]
     size = target.features(sample, (last,)).hidden[last].float().square().mean(-1).sqrt().median()
     attention, gain = layer.self_attn, final_norm.float()
     for projection in (attention.q_proj, attention.k_proj, attention.v_proj):

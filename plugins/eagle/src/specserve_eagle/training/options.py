@@ -111,11 +111,12 @@ def check_device(device: str) -> None:
         raise ConfigError("--device cuda: torch finds no CUDA device here. Use --device cpu, or a CUDA build of torch.")
 
 
-def check_against(options: TrainOptions, target: ModelConfig) -> None:
-    """ConfigError or ModelError for what this target does not allow. Its weights are not needed for that."""
+def check_against(options: TrainOptions, target: ModelConfig, library: str | None = None) -> None:
+    """ConfigError or ModelError for what this target does not allow. Its weights are not needed for that. `library`:
+    what computes the target, if the engine does not."""
     drafted, option = options.unroll, "--unroll"
     if options.head == "uno":
-        check_adaptable(target)
+        check_adaptable(target, library)
         check_adapter(options, target)
         drafted, option = adapter_shape(options, target).num_proposed, "the draft tokens of a block"
     if options.head in BLOCK_HEADS:

@@ -25,8 +25,14 @@ def other_parts(config: ModelConfig) -> list[str]:
     return [name for name, there in found.items() if there]
 
 
-def check_adaptable(config: ModelConfig) -> None:
-    """ModelError where no draft adapter can be trained for this model. Its weights are not needed for that."""
+def check_adaptable(config: ModelConfig, library: str | None = None) -> None:
+    """ModelError where no draft adapter can be trained for this model. Its weights are not needed for that. `library`:
+    what computes it, if the engine does not."""
+    if library is not None:
+        raise ModelError(
+            f"a draft adapter is trained through its target's layers, and {library} computes those of {config.family}. "
+            "Train a head for it, such as --head eagle3."
+        )
     if parts := other_parts(config):
         raise ModelError(
             f"a draft adapter is trained through its target's layers, which must be plain ones; those of family "

@@ -60,7 +60,7 @@ def reopen_head(path: Path, target: Target) -> Module:
     if isinstance(module, Eagle3Head):
         state["draft_ids"] = module.draft_ids
         if not checkpoint.has("lm_head"):
-            state["lm_head.weight"] = target.model.lm_head.weight
+            state["lm_head.weight"] = target.head.weight
     module.load_state_dict(state)
     return module
 

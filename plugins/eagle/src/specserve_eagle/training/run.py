@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import torch
 
 from specserve.api.files import HfTokenizer, locate_target
-from specserve.models.read_config import read_config
 from specserve_eagle.training.block_heads import BlockHeadModule
 from specserve_eagle.training.block_options import (
     BLOCK_HEADS,
@@ -41,6 +40,7 @@ from specserve_eagle.training.reopen import reopen
 from specserve_eagle.training.report import make_report
 from specserve_eagle.training.standalone import DEFAULT_LAYERS, DraftLlama, distill, standalone_shape
 from specserve_eagle.training.target import Target
+from specserve_eagle.training.target_files import TargetFiles
 from specserve_eagle.training.teacher import LessonMemory, lessons_kept
 from specserve_eagle.training.text import (
     Split,
@@ -81,8 +81,9 @@ def train(options: TrainOptions) -> Acceptance:
     began = time.monotonic()
     check_options(options)
     path = locate_target(options.target)
-    config = read_config(path)
-    check_against(options, config)
+    files = TargetFiles(path, options.device)
+    config = files.config
+    check_against(options, config, files.library)
     tokenizer = HfTokenizer.from_dir(path)
     identity = head_identity(options, config)
     prepare_folder(options.out)
@@ -95,7 +96,8 @@ def train(options: TrainOptions) -> Acceptance:
             torch.set_num_threads(options.threads)
         torch.manual_seed(options.seed)
         report.stage("loading the target")
-        target = Target.load(path, options.device, on_progress=report.part)
+        files.on_progress = report.part
+        target = Target(files)
         module = make_module(options, target, split.train).to(options.device)
         windows = make_windows(options, target, module, split.train)
         report.stage(f"training on {len(split.train)} tokens")
@@ -105,7 +107,7 @@ def train(options: TrainOptions) -> Acceptance:
             options.out,
             device=options.device,
             on_step=report.show,
-            save=lambda _: export(module, path, options.out),
+            save=lambda _: export(module, files, options.out),
         )
         if options.resume:
             trainer.resume()

@@ -1,64 +1,94 @@
 """The frozen target model as a teacher: hidden states and logits of whole windows of text.
 
-The decoder is the core's, with torch's kernels in a form that gradients pass. Where its layers are plain, attention is
-dense and causal over a window, without a paged cache; other models are read as they are served.
+The model has torch's kernels in a form that gradients pass. Where the engine computes it and its layers are plain,
+attention is dense and causal over a window, without a paged cache; others are read as they are served.
 Letters: B windows, T tokens of each, H hidden size, V vocabulary.
 """
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 
-from specserve.api.models import NO_BATCH, installed_formats
+from specserve.api import ModelError
+from specserve.api.models import NO_BATCH, DecoderModel
 from specserve.api.reading import TextReader
-from specserve.models.loader import ModelLoader
-from specserve_eagle.training.differentiable import DifferentiableKernels
 from specserve_eagle.training.head_rotation import head_rotary
 from specserve_eagle.training.plain_layers import other_parts
+from specserve_eagle.training.target_files import TargetFiles
 from specserve_eagle.training.teacher import Features, Lesson, LessonMemory, teacher_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
     from pathlib import Path
 
     from torch import Tensor
 
-    from specserve.api.models import DecoderModel
+    from specserve.api.models import DecoderLayer, Projection, ServedModel, TargetNorm
 
 
 OF_LOGITS = {"logits divisor", "logit cap"}
 """What `DecoderModel.finished` computes, in float32."""
 
 
-class Target:
-    """A frozen model whose layers' outputs can be read."""
+class FrozenHead:
+    """The target's output head in the target's dtype; not a module, so that it is neither trained nor saved."""
 
-    def __init__(self, model: DecoderModel) -> None:
-        self.model = model
-        self.config = model.config
-        self.rotary = head_rotary(model)
+    def __init__(self, head: Projection) -> None:
+        self.weight, self.bias = head.weight, head.bias
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return F.linear(x.to(self.weight.dtype), self.weight, self.bias)
+
+
+class Target:
+    """A frozen model whose layers' outputs can be read, and what heads take over of it."""
+
+    def __init__(self, files: TargetFiles) -> None:
+        model = files.model
+        self.files, self.model, self.config = files, model, files.config
+        self.head = FrozenHead(model.whole_head())
+        self.layers: Sequence[DecoderLayer] = ()
+        """Those that a head's can begin as, where the engine computes them."""
+        self.rotary = head_rotary(self.config, model)
         """Of the attention of heads."""
-        self.reader = TextReader(model) if other_parts(model.config) else None
         self.memory: LessonMemory | None = None
         """Where batches come again; None: each is taught anew."""
+        self.reader: TextReader | None = None
+        """None: training computes the layers itself."""
+        if isinstance(model, DecoderModel):
+            self.config, self.layers = model.config, model.layers
+        if not self.layers or other_parts(self.config):
+            self.reader = readable(model)
 
     @classmethod
-    def load(
-        cls, path: Path, device: str, dtype: str = "auto", on_progress: Callable[[int, int], None] | None = None
-    ) -> Target:
-        loader = ModelLoader(formats=installed_formats(), on_progress=on_progress)
-        return cls(
-            loader.load_decoder(path, kernels=DifferentiableKernels(), dtype=dtype, device=device, max_model_len=None)
-        )
+    def load(cls, path: Path, device: str, dtype: str = "auto") -> Target:
+        return cls(TargetFiles(path, device, dtype))
+
+    @property
+    def decoder(self) -> DecoderModel:
+        """Where the engine computes it."""
+        assert isinstance(self.model, DecoderModel), f"{self.files.library} computes the target"
+        return self.model
+
+    @cached_property
+    def embedding(self) -> Tensor:
+        """[V, H]. ModelError where the model changes what it gives."""
+        return self.model.whole_embedding()
+
+    @cached_property
+    def final_norm(self) -> TargetNorm:
+        """ModelError where it is no norm that a head could have."""
+        return self.model.output_norm()
 
     @torch.no_grad()
     def features(self, ids: Tensor, layers: tuple[int, ...]) -> Features:
         """ids: [B, T] int64."""
         with torch.autocast(ids.device.type, enabled=False):  # the arithmetic that serves it
-            return self.computed(ids, layers) if self.reader is None else read_by(self.reader, self.model, ids, layers)
+            return self.computed(ids, layers) if self.reader is None else self.read(self.reader, ids, layers)
 
     def lesson(self, ids: Tensor, layers: tuple[int, ...], draft_ids: Tensor | None) -> Lesson:
         """ids: [B, T] int64; draft_ids: [D], see `teacher_of`."""
@@ -72,7 +102,7 @@ class Target:
 
     def computed(self, ids: Tensor, layers: tuple[int, ...]) -> Features:
         """By plain layers."""
-        model, (B, T) = self.model, ids.shape
+        model, (B, T) = self.decoder, ids.shape
         rotations = model.rotations(torch.arange(T, device=ids.device).repeat(B))
         masks = {window: window_mask(T, window, ids.device) for window in set(model.sliding_windows)}
         x = model.embed(ids.flatten())
@@ -92,14 +122,29 @@ class Target:
             logits = model.finished(logits.float())
         return Features(hidden, final.view(B, T, -1), logits.view(B, T, -1))
 
+    def read(self, reader: TextReader, ids: Tensor, layers: tuple[int, ...]) -> Features:
+        """Window by window. Copies: what is read cannot be learned from. `final` is not normed where no head can have
+        the norm: then none reads it."""
+        last = self.model.num_layers
+        texts = [reader.read(window, (*layers, last)) for window in ids.tolist()]
+        hidden = {layer: torch.stack([text.hidden[layer] for text in texts]) for layer in {*layers, last}}
+        return Features(hidden, self.normed(hidden[last]), torch.stack([text.logits for text in texts]))
 
-def read_by(reader: TextReader, model: DecoderModel, ids: Tensor, layers: tuple[int, ...]) -> Features:
-    """Window by window. Copies: what is read cannot be learned from."""
-    last = model.num_layers
-    texts = [reader.read(window, (*layers, last)) for window in ids.tolist()]
-    hidden = {layer: torch.stack([text.hidden[layer] for text in texts]) for layer in {*layers, last}}
-    final = model.normed(hidden[last].flatten(0, 1), model.final_norm).view_as(hidden[last])
-    return Features(hidden, final, torch.stack([text.logits for text in texts]))
+    def normed(self, x: Tensor) -> Tensor:
+        """x: [B, T, H], behind the final norm."""
+        try:
+            weight, eps = self.final_norm.weight, self.final_norm.eps
+        except ModelError:
+            return x
+        return x if weight is None else self.model.kernels.rms_norm(x.flatten(0, 1).clone(), weight, eps).view_as(x)
+
+
+def readable(model: ServedModel) -> TextReader:
+    """A model of another library reads with packed maps."""
+    if not isinstance(model, DecoderModel):
+        for projection in model.projections.values():
+            projection.finalize(model.kernels)
+    return TextReader(model)
 
 
 def window_mask(length: int, window: int | None, device: torch.device) -> Tensor | None:

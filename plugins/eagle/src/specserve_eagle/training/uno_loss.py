@@ -50,5 +50,5 @@ def uno_logits(
     noise = module.noise(ids, len(anchors))[:, :, : num_steps - 1]
     slices = [slice(at, at + ANCHORS_AT_ONCE) for at in range(0, len(anchors), ANCHORS_AT_ONCE)]
     with torch.autocast(ids.device.type, enabled=False):
-        parts = [noise_states(module, target.model, features, anchors[some], noise[:, some]) for some in slices]
-    yield from place_logits(target.model, torch.cat(parts, 1))
+        parts = [noise_states(module, target.decoder, features, anchors[some], noise[:, some]) for some in slices]
+    yield from place_logits(target.decoder, torch.cat(parts, 1))

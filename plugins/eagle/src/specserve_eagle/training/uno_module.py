@@ -79,16 +79,17 @@ class DraftAdapterModule(nn.Module):
     def __init__(self, target: Target, shape: UnoShape) -> None:
         """Raises ModelError where the target's layers are not plain."""
         super().__init__()
-        check_adaptable(target.config)
-        self.shape, self.dtype = shape, target.model.dtype
-        self.parts = adapted_parts(target.model.projections)
+        check_adaptable(target.config, target.files.library)
+        model = target.decoder
+        self.shape, self.dtype = shape, model.dtype
+        self.parts = adapted_parts(model.projections)
         self.pairs = nn.ModuleList(LowRank(part, shape.rank) for part in self.parts)
-        self.reads = tuple(range(target.model.num_layers))
+        self.reads = tuple(range(model.num_layers))
         """Of the target's hidden states: what every layer reads."""
         for name in {part.projection for part in self.parts}:
-            projection = target.model.projections[name]
+            projection = model.projections[name]
             if not any(isinstance(delta, LowRankDelta) for delta in projection.deltas):
-                projection.add_delta(LowRankDelta(name, target.model.kernels))
+                projection.add_delta(LowRankDelta(name, model.kernels))
 
     def rows(self, count: int, dtype: torch.dtype) -> BatchRows:
         """So many rows, all with the adapter."""
@@ -125,8 +126,8 @@ def noise_logits(
     """Of the draft tokens behind the first, K - 1 times [B, A, V]: those at place i, [:, a], draft the token
     anchors[a] + i + 2 of the text. features: of all that `reads` names; anchors: [A]; noise: [B, A, K - 1]."""
     with torch.autocast(noise.device.type, enabled=False):  # the arithmetic that serves it
-        states = noise_states(module, target.model, features, anchors, noise)
-    yield from place_logits(target.model, states)
+        states = noise_states(module, target.decoder, features, anchors, noise)
+    yield from place_logits(target.decoder, states)
 
 
 def place_logits(model: DecoderModel, states: Tensor) -> Iterator[Tensor]:

@@ -61,7 +61,7 @@ def unrolled_logits(head: Head, target: Target, features: Features, ids: Tensor,
     earlier: list[tuple[Tensor, Tensor]] = []
     for step in range(num_steps):
         positions = slice(step, step + N)
-        embedded = F.embedding(ids[:, 1 + step : 1 + step + N], target.model.embedding)
+        embedded = F.embedding(ids[:, 1 + step : 1 + step + N], target.embedding)
         rotation = Rotation(table.cos[positions, 0], table.sin[positions, 0])
         hidden, logits = head(embedded, hidden, rotation, earlier)
         yield logits
