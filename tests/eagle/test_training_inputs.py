@@ -27,7 +27,6 @@ def inputs(tmp_path_factory):
     shutil.copytree(path / "target", path / "alien")
     write_target(path / "alien", num_hidden_layers=2, vocab_size=50)
     write_target(path / "qwen", num_hidden_layers=2, architecture="qwen3")
-    write_target(path / "lfm2", num_hidden_layers=2, architecture="lfm2")
     (path / "file").touch()
     assert main(train_args(path, "eagle", *BUDGET, out="head")) == 0
     return path
@@ -137,7 +136,6 @@ PLACES = {
     "no such target": ({"target": "none"}, "no model"),
     "a target that is a file": ({"target": "file"}, "is a file"),
     "no tokenizer": ({"target": "bare"}, "has no tokenizer.json"),
-    "a target without attention in a layer": ({"target": "lfm2"}, "family lfm2 has others"),
     "a tokenizer of another model": ({"target": "alien"}, "the model has 50 tokens"),
     "a directory that is a file": ({"out": "file"}, "cannot be written"),
     "a directory within a file": ({"out": "file/out"}, "cannot be written"),
