@@ -8,10 +8,12 @@ import json
 import pytest
 import torch
 from foreseen_drafts import foreseen
-from training_cases import KINDS, LAYERS, TEXT, make_trainer, options, stream, write_target
+from training_cases import KINDS, LAYERS, TEXT, make_head, make_trainer, options, stream, write_target
 from transformers import AutoModelForCausalLM
 
 from specserve.errors import ModelError
+from specserve.models.decoder import DecoderModel
+from specserve.models.families import family_named
 from specserve.models.read_config import read_config
 from specserve_eagle.training.evaluate import step_logits
 from specserve_eagle.training.export import export
@@ -20,6 +22,8 @@ from specserve_eagle.training.options import check_against
 from specserve_eagle.training.reopen import reopen
 from specserve_eagle.training.run import train
 from specserve_eagle.training.target import Target
+from specserve_workbench.testing.engines import make_engine, run_requests
+from specserve_workbench.testing.requests import toy_request
 
 FULL, SLIDING = "full_attention", "sliding_attention"
 GEMMA4 = {"architecture": "gemma4_text", "layer_types": [SLIDING, FULL] * 4}
@@ -135,3 +139,23 @@ def test_what_is_not_plain_is_named(tmp_path, name):
     config = read_config(write_target(tmp_path, **TARGETS[name]))
     with pytest.raises(ModelError, match=f"have {PARTS[name]}"):
         check_against(options("uno", tmp_path, tmp_path), config)
+
+
+class Halved(DecoderModel):
+    """A decoder as a plugin's family may have one."""
+
+    def layer_end(self, layer, x, at, given=None):
+        return super().layer_end(layer, x, at, given) * 0.5
+
+
+def test_a_family_with_a_decoder_of_its_own_is_read_as_it_is_served(tmp_path, monkeypatch):
+    monkeypatch.setattr(type(family_named("llama")), "decoder", Halved)
+    target = Target.load(path := write_target(tmp_path / "target"), "cpu")
+    prompt = IDS[0].tolist()
+    request = toy_request("a", prompt, max_tokens=1, prompt_logprobs=0)
+    served = run_requests(make_engine(path, dtype="float32").engine, [request]).outputs["a"].prompt_logprobs
+    read = target.features(IDS[:1], ()).logits[0].log_softmax(-1)
+    expected = [float(read[i, token]) for i, token in enumerate(prompt[1:])]
+    assert [each.logprob for each in served if each is not None] == pytest.approx(expected, abs=1e-4)
+    with pytest.raises(ModelError, match="family llama computes its own in another way"):
+        make_head("uno", target)

@@ -17,7 +17,7 @@ from specserve.api import ModelError
 from specserve.api.models import NO_BATCH, DecoderModel
 from specserve.api.reading import TextReader
 from specserve_eagle.training.head_rotation import head_rotary
-from specserve_eagle.training.plain_layers import other_parts
+from specserve_eagle.training.plain_layers import check_adaptable, other_parts
 from specserve_eagle.training.target_files import TargetFiles
 from specserve_eagle.training.teacher import Features, Lesson, LessonMemory, teacher_of
 
@@ -61,7 +61,7 @@ class Target:
         """None: training computes the layers itself."""
         if isinstance(model, DecoderModel):
             self.config, self.layers = model.config, model.layers
-        if not self.layers or other_parts(self.config):
+        if type(model) is not DecoderModel or other_parts(self.config):
             self.reader = readable(model)
 
     @classmethod
@@ -70,8 +70,13 @@ class Target:
 
     @property
     def decoder(self) -> DecoderModel:
-        """Where the engine computes it."""
-        assert isinstance(self.model, DecoderModel), f"{self.files.library} computes the target"
+        """For what learns through it. ModelError where its layers are not plain."""
+        check_adaptable(self.config, self.files.library)
+        if type(self.model) is not DecoderModel:
+            raise ModelError(
+                f"a draft adapter is trained through its target's layers, and family {self.config.family} computes its "
+                "own in another way. Train a head for it, such as --head eagle3."
+            )
         return self.model
 
     @cached_property
@@ -102,7 +107,8 @@ class Target:
 
     def computed(self, ids: Tensor, layers: tuple[int, ...]) -> Features:
         """By plain layers."""
-        model, (B, T) = self.decoder, ids.shape
+        model, (B, T) = self.model, ids.shape
+        assert isinstance(model, DecoderModel), "others are read"
         rotations = model.rotations(torch.arange(T, device=ids.device).repeat(B))
         masks = {window: window_mask(T, window, ids.device) for window in set(model.sliding_windows)}
         x = model.embed(ids.flatten())

@@ -17,7 +17,6 @@ from specserve.api import LowRankPart
 from specserve.api.batch import LoraPlan, Segment
 from specserve.api.models import NO_BATCH, BatchRows, LowRankDelta
 from specserve_eagle.training.grouped_attention import KeysAndValues, attention_by_group, groups_of
-from specserve_eagle.training.plain_layers import check_adaptable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -79,7 +78,6 @@ class DraftAdapterModule(nn.Module):
     def __init__(self, target: Target, shape: UnoShape) -> None:
         """Raises ModelError where the target's layers are not plain."""
         super().__init__()
-        check_adaptable(target.config, target.files.library)
         model = target.decoder
         self.shape, self.dtype = shape, model.dtype
         self.parts = adapted_parts(model.projections)
