@@ -65,11 +65,12 @@ struct GateUpPanels {
     GateUpPanels from(int panel, int k_group) const { return {gate.from(panel, k_group), num_gate - panel, gap}; }
 };
 
-// The first `panels` panels of a view, to be prefetched.
+// What a block of rows prefetches: the first `panels` panels of a view, and in place of others pages, if there are any.
 template <typename Weights>
 struct Prefetch {
     Weights weights;
     int panels;
+    PagesAhead* pages = nullptr;
 };
 
 // Before loops over accumulators; the vec files of some sets define it: there they would stay in memory else.
@@ -103,11 +104,18 @@ INLINE void add_k_group(V (&sums)[R][P], const S* x, ptrdiff_t x_stride, const W
     }
 }
 
-// The microkernel: out[R][16 * P] = x * w, added to `out` unless `first_k` (the first block of K).
+// Blocks of so many rows, of linear maps whose panels have a cache line for each K group, may read ahead.
+template <typename S, typename Weights, int R>
+constexpr bool kMayReadAhead =
+    R >= 4 && Weights::kContiguousGroups == kUnlimited && kLanes * kVnni<S> * sizeof(*Weights().at(0, 0)) == 64;
+
+// The microkernel: out[R][16 * P] = x * w, added to `out` unless `first_k` (the first block of K). kReadsAhead: its
+// last panel prefetches lines of `next.pages` while there are some. Otherwise it is the loop that it would be without
+// them.
 //
 // Software prefetch: the arithmetic between two loads is too long for the processor to run ahead by itself, and the
 // hardware prefetcher stops at the end of a panel.
-template <typename S, typename Weights, int R, int P, typename Sum>
+template <typename S, typename Weights, int R, int P, bool kReadsAhead, typename Sum>
 static void microkernel(const S* x, Weights w, Sum* out, RowStrides strides, int k_groups, bool first_k,
                         Prefetch<Weights> next) {
     SumVec<Sum> sums[R][P];
@@ -123,6 +131,13 @@ static void microkernel(const S* x, Weights w, Sum* out, RowStrides strides, int
             ahead[p] = p < next.panels ? next.weights.at(p, g) : panels[p];
         }
         int end = k_groups - g < Weights::kContiguousGroups ? k_groups : g + Weights::kContiguousGroups;
+        if constexpr (kReadsAhead) {
+            if (!next.pages->is_done()) {
+                int lines = end - g;
+                ahead[P - 1] = reinterpret_cast<decltype(w.at(0, 0))>(next.pages->take(lines));
+                end = g + lines;
+            }
+        }
         for (ptrdiff_t i = 0; g < end; ++g, i += kLanes * kVnni<S>) {
             UNROLLED for (int p = 0; p < P; ++p) __builtin_prefetch(ahead[p] + i, 0, Weights::kLocality);
             add_k_group<S, 0>(sums, x + ptrdiff_t{g} * kVnni<S>, strides.x, panels, i);
@@ -149,7 +164,11 @@ INLINE void dispatch_panels(int panels, const S* x, Weights w, Sum* out, RowStri
     if constexpr (R > 1 && kMultipliesPairs<S>)
         return multiply_row_pairs<S, Weights, R, P>(x, w, out, strides, k_groups, first_k, next);
 #endif
-    microkernel<S, Weights, R, P>(x, w, out, strides, k_groups, first_k, next);
+    if constexpr (kMayReadAhead<S, Weights, R>) {
+        if (next.pages && next.panels < P && !next.pages->is_done())
+            return microkernel<S, Weights, R, P, true>(x, w, out, strides, k_groups, first_k, next);
+    }
+    microkernel<S, Weights, R, P, false>(x, w, out, strides, k_groups, first_k, next);
 }
 template <typename S, typename Weights, int R = kMaxRowBlock, typename Sum>
 INLINE void dispatch_block(int rows, int panels, const S* x, Weights w, Sum* out, RowStrides strides, int k_groups,
@@ -183,8 +202,8 @@ constexpr int kBlockK = sizeof(S) == 1 ? 768 : 384;
 // Each block of rows prefetches a part of the next weights: the processor drops prefetches beyond its line fill
 // buffers.
 template <typename S, typename Weights, typename Sum>
-static void gemm(const S* x, int rows, Weights w, int panels, int k_groups, Sum* out, RowStrides strides,
-                 Weights next) {
+static void gemm(const S* x, int rows, Weights w, int panels, int k_groups, Sum* out, RowStrides strides, Weights next,
+                 PagesAhead* pages = nullptr) {
     int row_blocks = ceil_div(rows, kMaxRowBlock), block_rows = ceil_div(rows, row_blocks);
     int block_k = row_blocks == 1 ? k_groups : kBlockK<S> / kVnni<S>;
     for (int done = 0, width; done < panels; done += width) {
@@ -195,10 +214,10 @@ static void gemm(const S* x, int rows, Weights w, int panels, int k_groups, Sum*
             Weights block = w.from(done, g), later = w.from(done, g + block_k);
             if (g + block_k >= k_groups) later = done + width < panels ? w.from(done + width, 0) : next;
             for (int r = 0, fetched = 0; r < rows; r += block_rows, fetched += prefetch_panels)
-                dispatch_block<S>(rows - r < block_rows ? rows - r : block_rows, width,
-                                  x + r * strides.x + ptrdiff_t{g} * kVnni<S>, block,
-                                  out + r * strides.out + done * kLanes, strides, num_groups, g == 0,
-                                  Prefetch<Weights>{later.from(fetched, 0), fetched < width ? prefetch_panels : 0});
+                dispatch_block<S>(
+                    rows - r < block_rows ? rows - r : block_rows, width, x + r * strides.x + ptrdiff_t{g} * kVnni<S>,
+                    block, out + r * strides.out + done * kLanes, strides, num_groups, g == 0,
+                    Prefetch<Weights>{later.from(fetched, 0), fetched < width ? prefetch_panels : 0, pages});
         }
     }
 }

@@ -172,19 +172,19 @@ INLINE void gemm_tiles(const S* x, int rows, TileWeights<Weights> weights, Sum* 
 
 template <>
 void gemm(const Bf16* x, int rows, Panels<Bf16> w, int panels, int k_groups, float* out, RowStrides strides,
-          Panels<Bf16> next) {
+          Panels<Bf16> next, PagesAhead*) {
     gemm_tiles<Panels<Bf16>>(x, rows, {w, next, panels, k_groups, Ahead::kFollowing}, out, strides);
 }
 
 template <>
 void gemm(const QuantizedInput* x, int rows, Int8Panels w, int panels, int k_groups, int32_t* out, RowStrides strides,
-          Int8Panels next) {
+          Int8Panels next, PagesAhead*) {
     gemm_tiles<Int8Panels>(x, rows, {w, next, panels, k_groups, Ahead::kFollowing}, out, strides);
 }
 
 template <>
 void gemm(const Bf16* x, int rows, GateUpPanels<Bf16> w, int panels, int k_groups, float* out, RowStrides strides,
-          GateUpPanels<Bf16> next) {
+          GateUpPanels<Bf16> next, PagesAhead*) {
     Panels<Bf16> up{w.at(w.num_gate, 0), w.gate.stride};
     gemm<Bf16>(x, rows, w.gate, w.num_gate, k_groups, out, strides, up);
     gemm<Bf16>(x, rows, up, panels - w.num_gate, k_groups, out + w.num_gate * kLanes, strides, next.gate);

@@ -128,6 +128,6 @@ INLINE void multiply_row_pairs(const S* x, Weights w, Sum* out, RowStrides strid
     if (even > 0) pairs_microkernel<S, Weights, R, P>(x, w, out, strides, even, first_k, next);
     if constexpr (requires { w.from(0, 0); })
         if (even < k_groups)
-            microkernel<S, Weights, R, P>(x + ptrdiff_t{even} * kVnni<S>, w.from(0, even), out, strides, 1,
-                                          first_k && even == 0, {next.weights, 0});
+            microkernel<S, Weights, R, P, false>(x + ptrdiff_t{even} * kVnni<S>, w.from(0, even), out, strides, 1,
+                                                 first_k && even == 0, {next.weights, 0});
 }

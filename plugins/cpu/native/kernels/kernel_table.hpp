@@ -63,10 +63,37 @@ struct Inputs {
     CodedInputs coded = {};
 };
 
+// Pages of keys and values that a thread reads after linear maps. They are prefetched while it multiplies several
+// blocks of rows, by the blocks that prefetch no weights: memory works while the multipliers do.
+struct PagesAhead {
+    const char* keys = nullptr;
+    const char* values = nullptr;
+    const ptrdiff_t* pages = nullptr;  // [count]: where each begins, among the keys and among the values
+    int count = 0;
+    int lines_of_page = 0;
+    int line = 0;  // the next one: of a page's keys, then of its values, then of the next page
+
+    bool is_done() const { return line == 2 * count * lines_of_page; }
+    // The next lines, while there are some: at most `most`, which becomes how many.
+    const char* take(int& most) {
+        int part = line / lines_of_page, at = line % lines_of_page;
+        if (most > lines_of_page - at) most = lines_of_page - at;
+        line += most;
+        return (part % 2 ? values : keys) + pages[part / 2] + ptrdiff_t{at} * 64;
+    }
+};
+
+// What a thread reads behind a block of panels: the next weights, and pages behind all of the map's.
+struct ReadNext {
+    const void* weights;
+    PagesAhead* pages;
+};
+
 // Panels [begin, end) of a linear map.
 struct PanelRange {
     int begin, end;
     const void* next = nullptr;  // weights that the thread reads after these, if known: prefetched with the last panels
+    PagesAhead* ahead = nullptr;  // what it reads after the weights
 };
 
 // The weight of a norm: of S, or in float32 where it multiplies before the rounding. Null if there is no norm.

@@ -8,8 +8,8 @@ INLINE Panels<S> panels_from(const Linear<S>& w, int panel) {
 
 // What a task reads after panel `end - 1`.
 template <typename S>
-INLINE const void* next_weights(const Linear<S>& w, PanelRange range, int end) {
-    return end < range.end || !range.next ? w.panel(end) : range.next;
+INLINE ReadNext next_of(const Linear<S>& w, PanelRange range, int end) {
+    return {end < range.end || !range.next ? w.panel(end) : range.next, range.ahead};
 }
 
 // Calls `block(panel, count)` for blocks of consecutive panels, of up to `most`.
@@ -42,12 +42,12 @@ INLINE void for_each_sum(const Linear<S>& w, const Inputs<S>& in, PanelRange ran
     alignas(64) float sums[kBlockRows * kBlockPanels * kLanes];
     Rows<const S> x = in.rows;
     for_each_block(range, max_block_panels(w, x.count), [&](int p, int width) {
-        const void* next = next_weights(w, range, p + width);
+        ReadNext next = next_of(w, range, p + width);
         auto finish = [&](int row, const float* of_row) {
             for (int j = 0; j < width; ++j) epilogue(row, p + j, load(of_row + j * kLanes));
         };
         if (w.coded) {
-            CodedBlock<S> block(w, in.coded, p, width, next);
+            CodedBlock<S> block(w, in.coded, p, width, next.weights);
             auto multiply = [&](int row, int rows, float* out, ptrdiff_t stride) {
                 block.multiply(row, rows, out, stride);
             };
@@ -69,7 +69,8 @@ INLINE void for_each_sum(const Linear<S>& w, const Inputs<S>& in, PanelRange ran
         }
         auto multiply = [&](int row, int rows, float* out, ptrdiff_t stride) {
             gemm<S>(x.data + row * x.stride, rows, panels_from(w, p), width, w.k_groups(), out,
-                    RowStrides{x.stride, stride}, Panels<S>{static_cast<const S*>(next), w.panel_stride()});
+                    RowStrides{x.stride, stride}, Panels<S>{static_cast<const S*>(next.weights), w.panel_stride()},
+                    next.pages);
         };
         for_each_row_block(x.count, width, sums, multiply, finish);
     });
@@ -124,7 +125,7 @@ static void linear_swiglu(const Linear<S>& w, const Inputs<S>& in, PanelRange ra
     alignas(64) float sums[kBlockRows * 2 * kBlockPanels * kLanes];
     Rows<const S> x = in.rows;
     for_each_block(range, max_block_panels(w, x.count), [&](int p, int width) {
-        const void* next = next_weights(w, range, p + width);
+        ReadNext next = next_of(w, range, p + width);
         auto finish = [&](int row, const float* of_row) {
             for (int j = 0; j < width; ++j) {
                 S* to = out.data + row * out.stride + (p + j) * kLanes;
@@ -134,7 +135,8 @@ static void linear_swiglu(const Linear<S>& w, const Inputs<S>& in, PanelRange ra
             }
         };
         if (w.coded) {
-            CodedBlock<S> gate(w, in.coded, p, width, w.panel(half + p)), up(w, in.coded, half + p, width, next);
+            CodedBlock<S> gate(w, in.coded, p, width, w.panel(half + p)),
+                up(w, in.coded, half + p, width, next.weights);
             auto multiply = [&](int row, int rows, float* to, ptrdiff_t stride) {
                 gate.multiply(row, rows, to, stride);
                 up.multiply(row, rows, to + width * kLanes, stride);
@@ -142,7 +144,7 @@ static void linear_swiglu(const Linear<S>& w, const Inputs<S>& in, PanelRange ra
             return for_each_row_block(x.count, 2 * width, sums, multiply, finish);
         }
         if (w.corrections) {
-            QuantizedBlock<S> gate(w, in.quantized, p, width, w.panel(half + p));
+            QuantizedBlock<S> gate(w, in.quantized, p, width, {w.panel(half + p), range.ahead});
             QuantizedBlock<S> up(w, in.quantized, half + p, width, next);
             auto multiply = [&](int row, int rows, float* to, ptrdiff_t stride) {
                 gate.multiply(row, rows, to, stride);
@@ -151,7 +153,8 @@ static void linear_swiglu(const Linear<S>& w, const Inputs<S>& in, PanelRange ra
             return for_each_row_block(x.count, 2 * width, sums, multiply, finish);
         }
         if (w.scales) {
-            Int8Block<S> gate(w, p, width, w.panel(half + p), x.count, 0), up(w, half + p, width, next, x.count, 1);
+            Int8Block<S> gate(w, p, width, {w.panel(half + p), range.ahead}, x.count, 0);
+            Int8Block<S> up(w, half + p, width, next, x.count, 1);
             auto multiply = [&](int row, int rows, float* to, ptrdiff_t stride) {
                 gate.multiply(x.data + row * x.stride, rows, to, {x.stride, stride});
                 up.multiply(x.data + row * x.stride, rows, to + width * kLanes, {x.stride, stride});
@@ -164,7 +167,7 @@ static void linear_swiglu(const Linear<S>& w, const Inputs<S>& in, PanelRange ra
         };
         auto multiply = [&](int row, int rows, float* to, ptrdiff_t stride) {
             gemm<S>(x.data + row * x.stride, rows, gate_up(w.panel(p)), 2 * width, w.k_groups(), to,
-                    RowStrides{x.stride, stride}, gate_up(next));
+                    RowStrides{x.stride, stride}, gate_up(next.weights), next.pages);
         };
         for_each_row_block(x.count, 2 * width, sums, multiply, finish);
     });

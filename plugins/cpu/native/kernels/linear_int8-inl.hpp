@@ -46,8 +46,8 @@ class Int8Block {
    public:
     // rows: how many the block will be multiplied by, in all. part: 0 or 1; blocks of different parts may be used in
     // turn.
-    Int8Block(const Linear<S>& w, int first, int panels, const void* next, int rows, int part)
-        : w_(w), first_(first), panels_(panels), next_(static_cast<const Int8<S>*>(next)) {
+    Int8Block(const Linear<S>& w, int first, int panels, ReadNext next, int rows, int part)
+        : w_(w), first_(first), panels_(panels), next_(static_cast<const Int8<S>*>(next.weights)), pages_(next.pages) {
         if (rows <= kDirectRows<S>) return;
         ptrdiff_t count = panels * w.panel_stride();
         wide_ = static_cast<S*>(wide_scratch[part].get(static_cast<size_t>(count) * sizeof(S)));
@@ -77,7 +77,7 @@ class Int8Block {
         int k_groups = w_.k_groups(), of_scale = w_.group_size / kVnni<S>;
         const float* scales = w_.scales + first_ * kLanes;
         if (of_scale >= k_groups) {
-            gemm<S>(x, rows, w, panels_, k_groups, out, strides, next);
+            gemm<S>(x, rows, w, panels_, k_groups, out, strides, next, pages_);
             return scale_sums(out, strides.out, rows, panels_, scales, true, out, strides.out);
         }
         alignas(64) float sums[kBlockRows * kBlockPanels * kLanes];
@@ -85,7 +85,8 @@ class Int8Block {
         for (int g = 0; g < k_groups; g += of_scale, scales += ptrdiff_t{w_.num_panels()} * kLanes) {
             int count = k_groups - g < of_scale ? k_groups - g : of_scale;
             Weights later = g + of_scale < k_groups ? w.from(0, g + of_scale) : next;
-            gemm<S>(x + ptrdiff_t{g} * kVnni<S>, rows, w.from(0, g), panels_, count, sums, {strides.x, width}, later);
+            gemm<S>(x + ptrdiff_t{g} * kVnni<S>, rows, w.from(0, g), panels_, count, sums, {strides.x, width}, later,
+                    pages_);
             scale_sums(sums, width, rows, panels_, scales, g == 0, out, strides.out);
         }
     }
@@ -93,5 +94,6 @@ class Int8Block {
     const Linear<S>& w_;
     int first_, panels_;
     const Int8<S>* next_;
+    PagesAhead* pages_;
     S* wide_ = nullptr;
 };

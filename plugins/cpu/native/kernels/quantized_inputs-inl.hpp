@@ -62,8 +62,8 @@ static void quantize_inputs(const S* x, int size, int group_size, QuantizedInput
 template <typename S>
 class QuantizedBlock {
    public:
-    QuantizedBlock(const Linear<S>& w, const QuantizedInputs& x, int first, int panels, const void* next)
-        : w_(w), x_(x), first_(first), panels_(panels), next_(view(next)) {}
+    QuantizedBlock(const Linear<S>& w, const QuantizedInputs& x, int first, int panels, ReadNext next)
+        : w_(w), x_(x), first_(first), panels_(panels), next_(view(next.weights)), pages_(next.pages) {}
 
     // out[rows][16 * panels] = x * w, of `rows` rows from `row` on
     void multiply(int row, int rows, float* out, ptrdiff_t out_stride) const {
@@ -77,7 +77,7 @@ class QuantizedBlock {
             int count = k_groups - g < of_scale ? k_groups - g : of_scale;
             Int8Panels later = group + 1 < num_groups ? w.from(0, g + of_scale) : next_;
             gemm<QuantizedInput>(x_.data + row * x_.stride + ptrdiff_t{g} * kInputs, rows, w.from(0, g), panels_, count,
-                                 sums, RowStrides{x_.stride, width}, later);
+                                 sums, RowStrides{x_.stride, width}, later, pages_);
             add_scaled(sums, row, rows, group, num_groups, out, out_stride);
         }
     }
@@ -108,4 +108,5 @@ class QuantizedBlock {
     const QuantizedInputs& x_;
     int first_, panels_;
     Int8Panels next_;
+    PagesAhead* pages_;
 };

@@ -7,7 +7,11 @@ namespace specserve {
 
 namespace {
 constexpr size_t kTilesPerThread = 4;  // with fewer tiles, tasks are split by segment and KV head
-}
+// Keys and values are prefetched while the linear maps before multiply, where those have several blocks of rows and
+// tiles are small: that many rows in all, and in a tile on average.
+constexpr int kMinRowsAhead = 9, kMaxTileRowsAhead = 8;
+constexpr ptrdiff_t kMaxBytesAhead = ptrdiff_t{16} << 20;  // of all threads: they wait in a cache that these share
+}  // namespace
 
 template <typename S>
 void Attention<S>::prepare(const AttentionPlan& plan, int num_threads) {
@@ -19,7 +23,9 @@ void Attention<S>::prepare(const AttentionPlan& plan, int num_threads) {
         partial_bytes_ = partial_bytes(max_queries_, heads_.head_dim);
         workspaces_.resize(static_cast<size_t>(num_threads));
         for (Workspace& workspace : workspaces_) workspace.resize(max_queries_, layout_.max_heads, heads_);
+        pages_.resize(workspaces_.size());
     }
+    for (std::vector<ptrdiff_t>& pages : pages_) pages.clear();
     is_split_ = num_threads > 1 && tiles.size() < kTilesPerThread * static_cast<size_t>(num_threads);
     if (is_split_) prepare_split(tiles);
 }
@@ -173,6 +179,34 @@ void Attention<S>::prefetch_first(const ThreadPool::Team& team, const AttentionP
         for (ptrdiff_t i = 0; i < page_bytes; i += 64) __builtin_prefetch(cache.keys + page + i, 0, 2);
         for (ptrdiff_t i = 0; i < page_bytes; i += 64) __builtin_prefetch(cache.values + page + i, 0, 2);
     }
+}
+
+template <typename S>
+void Attention<S>::find_pages(const ThreadPool::Team& team, const AttentionPlan& plan) {
+    std::vector<ptrdiff_t>& pages = pages_[static_cast<size_t>(team.thread_index())];
+    int num_tiles = static_cast<int>(plan.tiles().size());
+    int rows = plan.num_rows();
+    if (is_split_ || layout_.page_slots == 1 || rows < kMinRowsAhead || rows > kMaxTileRowsAhead * num_tiles) return;
+    ptrdiff_t page_bytes = layout_.page_slots * heads_.num_kv_heads * layout_.head_bytes(heads_.head_dim);
+    size_t most = static_cast<size_t>(kMaxBytesAhead / team.size() / (2 * page_bytes));
+    int64_t slots[kSegmentKeys];
+    for (int task = team.first_task(num_tiles); task < num_tiles && pages.size() < most; ++task) {
+        const Tile& tile = *tile_of_task(plan, task);
+        for (int segment = 0; segment < num_segments(tile); ++segment) {
+            int count = segment_keys(tile, segment);
+            plan.find_slots(tile, segment * kSegmentKeys, count, slots);
+            for (int k = 0; k < count; k += layout_.page_slots)
+                pages.push_back(slots[k] / layout_.page_slots * page_bytes);
+        }
+    }
+}
+
+template <typename S>
+PagesAhead Attention<S>::pages_ahead(int thread, KVCacheLayer cache, int window) const {
+    const std::vector<ptrdiff_t>& pages = pages_[static_cast<size_t>(thread)];
+    if (pages.empty() || window || !cache.keys) return {};
+    int lines = static_cast<int>(layout_.page_slots * cache.slot_bytes() / 64);
+    return {cache.keys, cache.values, pages.data(), static_cast<int>(pages.size()), lines};
 }
 
 template <typename S>

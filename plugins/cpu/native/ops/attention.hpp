@@ -31,6 +31,12 @@ class Attention {
     // Prefetches the keys and values of the thread's first task in `run` into the L2 cache.
     void prefetch_first(const ThreadPool::Team& team, const AttentionPlan& plan, KVCacheLayer cache, int window) const;
 
+    // Of batches that read many keys for each row: what the thread's own tasks of `run` read. Called by each thread of
+    // a job, once after `prepare`.
+    void find_pages(const ThreadPool::Team& team, const AttentionPlan& plan);
+    // The same of one layer, to be prefetched; nothing before `find_pages`, and of layers with a window.
+    PagesAhead pages_ahead(int thread, KVCacheLayer cache, int window) const;
+
     // One phase of a job. q: [rows][num_heads][head_dim], rows `q_stride` apart; out: [rows][num_heads * head_dim].
     void run(ThreadPool::Team& team, const AttentionPlan& plan, const S* q, ptrdiff_t q_stride, KVCacheLayer cache,
              ScoreRules rules, S* out);
@@ -85,7 +91,8 @@ class Attention {
 
     int max_queries_ = 0;  // of the largest tile so far
     size_t partial_bytes_ = 0;
-    std::vector<Workspace> workspaces_;  // by thread
+    std::vector<Workspace> workspaces_;          // by thread
+    std::vector<std::vector<ptrdiff_t>> pages_;  // by thread: where pages begin among a layer's keys
 
     bool is_split_ = false;
     std::vector<SplitTask> split_tasks_;

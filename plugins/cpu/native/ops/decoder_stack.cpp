@@ -29,7 +29,8 @@ DecoderStack<S>::DecoderStack(const KernelTable<S>& table, KVLayout<S> layout, s
       is_fusable_(std::all_of(layers_.begin(), layers_.end(),
                               [&](const DecoderLayer<S>& layer) { return is_fusable(layer, shape); })),
       final_norm_(final_norm), lm_head_(lm_head), attention_(table, layout, shape.heads, shape.scale, shape.min_key),
-      experts_(table, shape.experts()), thread_normed_(static_cast<size_t>(pool_->size())) {
+      experts_(table, shape.experts()), ahead_(static_cast<size_t>(pool_->size())),
+      thread_normed_(static_cast<size_t>(pool_->size())) {
     for (std::vector<S>& normed : thread_normed_)
         normed.resize(static_cast<size_t>(kRedundantRows * 2 * shape.hidden_size));
     for (const DecoderLayer<S>& layer : layers_) {
@@ -88,9 +89,13 @@ void DecoderStack<S>::forward(S* x, const int64_t* positions, const int64_t* slo
     int num_layers = static_cast<int>(layers_.size());
     int max_phases = num_layers * (kMaxPhases + experts_.max_phases(in.rows));
     for (const DeltaWork& delta : deltas) max_phases += delta.num_phases;
+    bool is_fused = is_fusable_ && segments.empty();
     run_kernels(*pool_, table_, max_phases, [&](Team& team) {
-        for (int l = 0; l < num_layers; ++l)
-            is_fusable_&& segments.empty() ? run_fused_layer(team, l, in) : run_unfused_layer(team, l, in);
+        if (is_fused) {
+            attention_.find_pages(team, plan);
+            look_ahead(team, 0);
+        }
+        for (int l = 0; l < num_layers; ++l) is_fused ? run_fused_layer(team, l, in) : run_unfused_layer(team, l, in);
     });
 }
 
@@ -175,7 +180,8 @@ template <typename S>
 PanelRange DecoderStack<S>::panel_range(const Team& team, int begin, int end, int num_panels, const Linear<S>& next,
                                         int next_panels) {
     bool is_last = end == team.range_end(num_panels);
-    return {begin, end, is_last ? next.panel(team.range_begin(next_panels)) : nullptr};
+    PagesAhead& ahead = ahead_[static_cast<size_t>(team.thread_index())];
+    return {begin, end, is_last ? next.panel(team.range_begin(next_panels)) : nullptr, &ahead};
 }
 
 // qkv_ and gates_ of all rows; keys and values go into the cache. Where no row attends, queries are not computed.
@@ -231,6 +237,7 @@ void DecoderStack<S>::run_fused_layer(Team& team, int index, const Batch& in) {
     int down_panels = layer.down.num_panels();
 
     mix_rows(team, index, in);
+    look_ahead(team, following);
     auto attention_out = lazy_quantized(team, {attention_out_.data(), shape_.mixer_outputs(layer), rows}, layer.o);
     team.parallel_for_ranges(o_panels, [&](int begin, int end) {
         table_.linear_add(layer.o, attention_out(), panel_range(team, begin, end, o_panels, layer.gate_up, gate_panels),

@@ -196,8 +196,9 @@ class DecoderStack {
     PrecedingSlots find_preceding(const int64_t* slots, const AttentionPlan& plan);
     void keep_rows(Team& team, const Batch& in);
     void run_unfused_layer(Team& team, int layer, const Batch& in);
-    static PanelRange panel_range(const Team& team, int begin, int end, int num_panels, const Linear<S>& next,
-                                  int next_panels);
+    PanelRange panel_range(const Team& team, int begin, int end, int num_panels, const Linear<S>& next,
+                           int next_panels);
+    void look_ahead(const Team& team, size_t layer);
     // The normalized input of a linear map: rows of `width` numbers.
     struct NormedInput {
         const S* x;
@@ -256,6 +257,7 @@ class DecoderStack {
     std::vector<S> normed_, qkv_, attention_out_, activated_;
     std::vector<S> with_gates_, gates_;          // with_gates_: of each head its query, then its gates; keys and values
     std::vector<S> branch_, gate_up_;            // of unfused layers; branch_: what is added to the residual stream
+    std::vector<PagesAhead> ahead_;              // by thread: of the next layer with attention
     std::vector<std::vector<S>> thread_normed_;  // by thread: the normalized rows of a small batch
     std::vector<const Adapter<S>*> adapters_;    // by row; null for none
     InputQuantizer<S> quantizer_;

@@ -104,6 +104,15 @@ void DecoderStack<S>::store_rows(Team& team, int index, const Batch& in, int num
     });
 }
 
+// What the thread's linear maps prefetch from now on: keys and values of `layer`, if there is such a layer.
+template <typename S>
+void DecoderStack<S>::look_ahead(const Team& team, size_t layer) {
+    PagesAhead& ahead = ahead_[static_cast<size_t>(team.thread_index())];
+    ahead = {};
+    if (layer < layers_.size() && layers_[layer].attends())
+        ahead = attention_.pages_ahead(team.thread_index(), layers_[layer].cache, layers_[layer].rules.window);
+}
+
 // attention_out_ of all rows, or of those of in.last.
 template <typename S>
 void DecoderStack<S>::mix_rows(Team& team, int index, const Batch& in) {

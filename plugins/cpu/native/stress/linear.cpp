@@ -41,6 +41,39 @@ float fused_sum(const Linear<S>& w, const S* x, const double* weight, float bias
     return w.bias ? sum + bias : sum;
 }
 
+// Keys and values of a few pages, somewhere in memory.
+struct RandomPages {
+    std::vector<char> keys, values;
+    std::vector<ptrdiff_t> begins;
+    int lines_of_page;
+
+    explicit RandomPages(Random& random) : lines_of_page(between(random, 1, 5)) {
+        int count = between(random, 0, 4), room = 8 * lines_of_page * 64;
+        keys.resize(static_cast<size_t>(room));
+        values.resize(static_cast<size_t>(room));
+        for (int i = 0; i < count; ++i) begins.push_back(ptrdiff_t{between(random, 0, 7)} * lines_of_page * 64);
+    }
+    PagesAhead ahead() const {
+        return {keys.data(), values.data(), begins.data(), static_cast<int>(begins.size()), lines_of_page};
+    }
+};
+
+// Every line of every page, its keys before its values, however many are taken at once.
+void check_lines(const RandomPages& pages, Random& random) {
+    PagesAhead ahead = pages.ahead();
+    for (ptrdiff_t begin : pages.begins)
+        for (const std::vector<char>* of : {&pages.keys, &pages.values})
+            for (int line = 0; line < pages.lines_of_page;) {
+                require(!ahead.is_done(), "a page's lines are not all prefetched");
+                int most = between(random, 1, 7), asked = most;
+                require(ahead.take(most) == of->data() + begin + ptrdiff_t{line} * 64 && most >= 1 && most <= asked &&
+                            line + most <= pages.lines_of_page,
+                        "other lines are prefetched than the next");
+                line += most;
+            }
+    require(ahead.is_done(), "lines are prefetched that no page has");
+}
+
 }  // namespace
 
 template <typename S>
@@ -60,6 +93,9 @@ void check_linear(const Kernels& kernels, ThreadPool& pool, Random& random) {
                 to_number<S>(std::numeric_limits<float>::quiet_NaN());
     std::vector<S> out(static_cast<size_t>(rows * out_features)), alone(static_cast<size_t>(out_features));
     int tasks = between(random, 1, w.num_panels());
+    RandomPages pages(random);
+    check_lines(pages, random);
+    std::vector<PagesAhead> ahead(static_cast<size_t>(tasks), pages.ahead());
     const KernelTable<S>& table = kernel_table<S>(kernels);
     InputQuantizer<S> quantizer, of_row;
     for (InputQuantizer<S>* each : {&quantizer, &of_row}) each->add(w);
@@ -70,10 +106,13 @@ void check_linear(const Kernels& kernels, ThreadPool& pool, Random& random) {
     of_row.quantize(table, w, one_row, 0, 1);
     run_kernels(pool, table, 1, [&](ThreadPool::Team& team) {
         team.parallel_for(tasks, [&](int t) {
-            PanelRange range{w.num_panels() * t / tasks, w.num_panels() * (t + 1) / tasks};
+            PanelRange range{w.num_panels() * t / tasks, w.num_panels() * (t + 1) / tasks, nullptr,
+                             &ahead[static_cast<size_t>(t)]};
             table.linear(w, quantizer.inputs(w, all_rows), range, {out.data(), out_features, rows});
         });
     });
+    for (const PagesAhead& each : ahead)
+        require(each.line <= 2 * each.count * each.lines_of_page, "lines behind the pages were prefetched");
     {
         KernelJob<S> job(table);
         table.linear(w, of_row.inputs(w, one_row), {0, w.num_panels()}, {alone.data(), out_features, 1});
