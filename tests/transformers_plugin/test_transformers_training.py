@@ -25,7 +25,7 @@ CLASSES = {
     "GPT2LMHeadModel": {"n_layer": LAYERS},
     "Glm4MoeLiteForCausalLM": {},
     "PhiForCausalLM": {},
-    "Qwen2MoeForCausalLM": {},
+    "Qwen2MoeForCausalLM": {"rope_parameters": {"rope_type": "default", "rope_theta": 5e4}, "rms_norm_eps": 1e-4},
 }
 """Layers that are the engine's own; learned positions and layer norms; latent attention; a head with a bias; experts
 by the class's own layers."""
@@ -81,6 +81,20 @@ def test_a_written_head_is_read_back(target_of, tmp_path, name, kind):
     written = module.to(torch.bfloat16).float()
     both = (step_logits(each, target, features, IDS, 3) for each in (reopen(tmp_path, target), written))
     assert all(torch.equal(a, b) for a, b in zip(*both, strict=True))
+
+
+SIZES = {
+    "GPT2LMHeadModel": (96, 1e-5, 1e4),
+    "PhiForCausalLM": (96, 1e-5, 1e4),
+    "Qwen2MoeForCausalLM": (96, 1e-4, 5e4),
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_a_heads_layers_have_the_sizes_of_the_models(target_of, name):
+    config = target_of(name).config
+    assert (config.intermediate_size, config.norm_eps, config.rope.rope_theta) == SIZES[name]
+    assert (config.hidden_size, config.num_heads, config.num_layers) == (64, 4, LAYERS)
 
 
 def test_a_run_trains_and_measures(path_of, tmp_path):
