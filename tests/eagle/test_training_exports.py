@@ -151,6 +151,7 @@ def as_text_part(path):
 
 OTHER_TARGETS = {
     "a part of each head rotated": lambda path: write_target(path, architecture="phi3", partial_rotary_factor=0.5),
+    "a scaled rotation": lambda path: write_target(path, rope_scaling={"rope_type": "dynamic", "factor": 2.0}),
     "a text part": lambda path: as_text_part(
         write_target(path, architecture="gemma3_text", layer_types=["sliding_attention"] * LAYERS)
     ),

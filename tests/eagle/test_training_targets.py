@@ -11,6 +11,7 @@ from foreseen_drafts import foreseen
 from training_cases import KINDS, LAYERS, TEXT, make_head, make_trainer, options, stream, write_target
 from transformers import AutoModelForCausalLM
 
+from specserve.api.reading import TextReader
 from specserve.errors import ModelError
 from specserve.models.decoder import DecoderModel
 from specserve.models.families import family_named
@@ -80,6 +81,21 @@ def test_a_text_leaves_nothing_behind_in_the_memory_of_the_next(target):
     again = target.features(IDS, (2, 3))
     assert torch.equal(again.logits[1], alone.logits[0])
     assert torch.equal(again.hidden[2][1], alone.hidden[2][0])
+
+
+WRONG = {
+    "no token": ([], (), "must have 1 to"),
+    "too many": ([1] * 5000, (), "tokens; got 5000"),
+    "a token that the model has not": ([1, 320], (), "from 0 to 319; got 1 to 320"),
+    "a negative one": ([-1, 5], (), "got -1 to 5"),
+    "a layer that the model has not": ([1], (2, 99), r"0 to 8 in this model; got \[99\]"),
+}
+
+
+@pytest.mark.parametrize(("ids", "layers", "message"), WRONG.values(), ids=WRONG)
+def test_what_a_model_has_not_is_not_read(target, ids, layers, message):
+    with pytest.raises(ValueError, match=message):
+        TextReader(target.model).read(ids, layers)
 
 
 @pairs([kind for kind in KINDS if kind != "uno"], LEARNING)

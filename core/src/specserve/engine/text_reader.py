@@ -57,7 +57,8 @@ class TextReader:
         """By the layers that are read."""
 
     def read(self, ids: Sequence[int], layers: Sequence[int] = ()) -> TextStates:
-        """ids: [T], at most the model's `max_model_len`. Raises ConfigError where no attention fits the model."""
+        """ids: [T]. Raises ValueError for what the model has not, and ConfigError where no attention fits the model."""
+        self.check(ids, layers)
         if len(ids) > self.room:
             self.make_room(len(ids))
         key = tuple(sorted(layers))
@@ -65,6 +66,15 @@ class TextReader:
             self.runners[key] = Runner(StepParts(self.model, self.model.kernels, self.attention, key))
         output = self.runners[key].forward(self.builder.build([self.span(len(ids))], [ids]))
         return TextStates(output.hidden, output.logits)
+
+    def check(self, ids: Sequence[int], layers: Sequence[int]) -> None:
+        model = self.model
+        if not 1 <= len(ids) <= model.max_model_len:
+            raise ValueError(f"a text must have 1 to {model.max_model_len} tokens; got {len(ids)}.")
+        if not 0 <= min(ids) <= max(ids) < model.vocab_size:
+            raise ValueError(f"token ids must be from 0 to {model.vocab_size - 1}; got {min(ids)} to {max(ids)}.")
+        if wrong := [layer for layer in layers if not 0 <= layer <= model.num_layers]:
+            raise ValueError(f"hidden states have numbers 0 to {model.num_layers} in this model; got {wrong}.")
 
     def make_room(self, length: int) -> None:
         model, config = self.model, self.config

@@ -19,7 +19,6 @@ from specserve_eagle.training.heads import (
     copy_if_equal,
     copy_norm,
     last_layer,
-    norm_of,
     pass_through,
 )
 from specserve_eagle.training.markov_heads import MarkovHead
@@ -136,7 +135,7 @@ class BlockHeadModule(nn.Module):
         last, num_layers = last_layer(target), target.config.num_layers
         pass_through(self.fc, self.fc.in_features - target.config.hidden_size)
         copy_norm(self.hidden_norm, None if last is None else last.input_norm)
-        copy_norm(self.norm, norm_of(target))
+        copy_norm(self.norm, target.norm_weight)
         self.norm.weight.mul_(FIRST_LOGITS)
         for index, layer in enumerate(self.layers, max(0, num_layers - len(self.layers))):
             assert isinstance(layer, BlockLayer)

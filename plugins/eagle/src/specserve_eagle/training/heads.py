@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from specserve.api import ModelError
 from specserve.api.models import DenseMlp
 from specserve_eagle.checkpoints.hidden_layers import default_layers
 from specserve_eagle.training.modules import Eagle3Layer, HeadShape, Norm, PlainLayer
@@ -77,7 +76,7 @@ class Eagle3Head(Head):
         pass_through(self.fc, 2 * target.config.hidden_size)
         begin_layer(self.midlayer, last)
         copy_norm(self.midlayer.hidden_norm, None if last is None else last.input_norm)
-        copy_norm(self.norm, norm_of(target))
+        copy_norm(self.norm, target.norm_weight)
         self.lm_head.weight.copy_(target.head.weight[draft_ids])
 
     def first(self, features: Features) -> Tensor:
@@ -152,14 +151,6 @@ def pass_through(linear: nn.Linear, begin: int) -> None:
 def last_layer(target: Target) -> DecoderLayer | None:
     """None where another library computes the layers."""
     return target.layers[-1] if target.layers else None
-
-
-def norm_of(target: Target) -> Tensor | None:
-    """The weight of the target's final norm; None where it has none that a head could have."""
-    try:
-        return target.final_norm.weight
-    except ModelError:
-        return None
 
 
 def begin_layer(layer: Eagle3Layer | PlainLayer | BlockLayer, begin: DecoderLayer | None) -> None:

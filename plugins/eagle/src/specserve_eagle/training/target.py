@@ -60,7 +60,7 @@ class Target:
         self.reader: TextReader | None = None
         """None: training computes the layers itself."""
         if isinstance(model, DecoderModel):
-            self.config, self.layers = model.config, model.layers
+            self.layers = model.layers
         if type(model) is not DecoderModel or other_parts(self.config):
             self.reader = readable(model)
 
@@ -88,6 +88,14 @@ class Target:
     def final_norm(self) -> TargetNorm:
         """ModelError where it is no norm that a head could have."""
         return self.model.output_norm()
+
+    @property
+    def norm_weight(self) -> Tensor | None:
+        """[H]: of the final norm; None where it has none that a head could have."""
+        try:
+            return self.final_norm.weight
+        except ModelError:
+            return None
 
     @torch.no_grad()
     def features(self, ids: Tensor, layers: tuple[int, ...]) -> Features:
@@ -138,11 +146,10 @@ class Target:
 
     def normed(self, x: Tensor) -> Tensor:
         """x: [B, T, H], behind the final norm."""
-        try:
-            weight, eps = self.final_norm.weight, self.final_norm.eps
-        except ModelError:
+        weight = self.norm_weight
+        if weight is None:
             return x
-        return x if weight is None else self.model.kernels.rms_norm(x.flatten(0, 1).clone(), weight, eps).view_as(x)
+        return self.model.kernels.rms_norm(x.flatten(0, 1).clone(), weight, self.final_norm.eps).view_as(x)
 
 
 def readable(model: ServedModel) -> TextReader:
