@@ -33,7 +33,7 @@ def hashes(*names):
     return [name.encode() for name in names]
 
 
-def a_runtime(layers=LAYERS, size=SIZE):
+def a_runtime(layers=LAYERS, size=SIZE, **given):
     resources = DraftResources(
         kernels=TorchKernels(),
         attention=None,  # type: ignore[arg-type]
@@ -43,12 +43,30 @@ def a_runtime(layers=LAYERS, size=SIZE):
         device=torch.device("cpu"),
         hidden_layers=(1,),
         states=torch.zeros(NUM_BLOCKS, W) if layers.reads_hidden else None,
+        **given,
     )
     return DraftModelRuntime(layers, resources)
 
 
 def scratch_blocks(layers, size):
     return -(-layers.max_draft_rows // size)
+
+
+class Recorder:
+    """Passes that remember which positions they read."""
+
+    def __init__(self):
+        self.read = []
+
+    def step(self, batch, hidden, rows, count, *, from_target):
+        self.read += batch.positions.tolist()
+
+
+def preempted(request, blocks):
+    """It comes back behind these blocks of the prefix cache."""
+    request.preempted_at.append(0.0)
+    request.blocks = list(blocks)
+    return request
 
 
 def step(runtime, *requests, limits=None, starts=None, drafts=None, lost=0):

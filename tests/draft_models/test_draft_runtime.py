@@ -11,10 +11,12 @@ from runtime_cases import (
     NUM_BLOCKS,
     SIZE,
     WAITING,
+    Recorder,
     a_request,
     a_runtime,
     fed_positions,
     hashes,
+    preempted,
     scratch_blocks,
     step,
 )
@@ -66,16 +68,6 @@ def test_requests_without_a_limit_are_fed_when_much_waits_and_not_before():
     assert runtime.sequences["r"].num_finalized == WAITING // SIZE
 
 
-class Recorder:
-    """Passes that remember which positions they read."""
-
-    def __init__(self):
-        self.read = []
-
-    def step(self, batch, hidden, rows, count, *, from_target):
-        self.read += batch.positions.tolist()
-
-
 def test_what_waits_for_a_block_is_fed_before_another_request_goes_on_behind_it():
     runtime, first, second = a_runtime(), a_request("a"), a_request("b", blocks=(7, 3, 20))
     runtime.passes = recorder = Recorder()
@@ -87,13 +79,6 @@ def test_what_waits_for_a_block_is_fed_before_another_request_goes_on_behind_it(
     assert recorder.read == list(range(1, 8))
     assert fed_positions(feed) == [[8, 9, 10]]
     assert feed.hidden[:, 0].tolist() == [7, 8, 9]
-
-
-def preempted(request, blocks):
-    """It comes back behind these blocks of the prefix cache."""
-    request.preempted_at.append(0.0)
-    request.blocks = list(blocks)
-    return request
 
 
 def test_a_preempted_request_completes_blocks_behind_copies_that_others_computed():

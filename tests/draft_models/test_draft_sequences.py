@@ -54,20 +54,20 @@ def test_blocks_are_known_for_the_tokens_that_they_were_finalized_with():
     blocks, request = DraftBlocks(None), a_request()
     request.hashes = hashes("a", "b")
     blocks.finalize(request, request.blocks, 0)
-    assert blocks.has_first(request, 0)
-    assert blocks.has_first(request, 1)
-    assert not blocks.has_first(request, 2)
+    assert blocks.has(request.blocks[:0], request.hashes)
+    assert blocks.has(request.blocks[:1], request.hashes)
+    assert not blocks.has(request.blocks[:2], request.hashes)
     blocks.finalize(request, request.blocks, 1)
-    assert blocks.has_first(request, 2)
+    assert blocks.has(request.blocks[:2], request.hashes)
     request.hashes = hashes("a", "c")  # the same block, with other tokens by now
-    assert not blocks.has_first(request, 2)
+    assert not blocks.has(request.blocks[:2], request.hashes)
 
 
 def test_a_block_without_a_hash_is_not_noted():
     blocks, request = DraftBlocks(None), a_request()
     blocks.finalize(request, request.blocks, 0)  # no prefix cache
     assert blocks.hash_of == {}
-    assert not blocks.has_first(request, 1)
+    assert not blocks.has(request.blocks[:1], request.hashes)
 
 
 def test_a_note_is_void_when_other_tokens_come_into_its_block():
@@ -75,9 +75,9 @@ def test_a_note_is_void_when_other_tokens_come_into_its_block():
     request.hashes = hashes("a")
     blocks.finalize(request, request.blocks, 0)
     blocks.reopen([1, 2])
-    assert blocks.has_first(request, 1)
+    assert blocks.has(request.blocks[:1], request.hashes)
     blocks.reopen(request.blocks)
-    assert not blocks.has_first(request, 1)
+    assert not blocks.has(request.blocks[:1], request.hashes)
 
 
 def test_each_block_keeps_a_state_of_its_own():

@@ -1,6 +1,6 @@
 """A random history of requests: chunks, draft tokens that are partly wrong, limits that come and go, preemption,
-aborts, resets of the prefix cache, turns that continue earlier ones. Snapshots of the draft layers' keys and values
-along the way."""
+aborts, requests that raise, resets of the prefix cache, turns that continue earlier ones. Snapshots of the draft
+layers' keys and values along the way."""
 
 from __future__ import annotations
 
@@ -22,16 +22,19 @@ from eagle_engines import (
 
 from specserve.batch.admitted import assign
 from specserve.batch.drafts import depths_of, parents_of
+from specserve.faults import RequestFault
 from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve_workbench.testing.engines import run
 from specserve_workbench.testing.requests import toy_request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from specserve.batch.request import Request
+    from specserve.batch.span import ScheduledSpan
     from specserve.engine.engine import Engine
+    from specserve.engine.isolation import Computed
     from specserve.types import Draft, GenerateRequest
 
 NUM_REQUESTS, MAX_TOKENS = 10, 28
@@ -121,7 +124,9 @@ class History:
             answers,
             random.Random(seed),
         )
-        self.resets = random.Random(seed)
+        self.resets, self.faults = random.Random(seed), random.Random(seed)
+        self.raising: set[str] = set()
+        engine.isolation.compute = self.raise_for(engine.isolation.compute)
         self.requests: list[Request] = []
         self.snapshots: list[Snapshot] = []
 
@@ -135,11 +140,28 @@ class History:
             engine.check_integrity()
             if engine.requests and self.random.random() < 0.02:
                 engine.abort(self.random.choice(list(engine.requests)))
+            if engine.requests and self.faults.random() < 0.015:
+                self.raising.add(self.faults.choice(list(engine.requests)))
             if self.resets.random() < 0.02:
                 engine.reset_prefix_cache()
             if self.random.random() < 0.4:
                 self.look()
+        engine.add(toy_request("last", [0], max_tokens=2, ignore_eos=True))  # what a request that raised left is fed
+        self.answers["last"] = [0, 0, 0]
+        while engine.has_work:
+            engine.step()
         return self
+
+    def raise_for(self, compute: Callable[[Sequence[ScheduledSpan]], Computed]) -> Callable[..., Computed]:
+        """`compute`, which raises for some requests."""
+
+        def raising(spans: Sequence[ScheduledSpan]) -> Computed:
+            for span in spans:
+                if span.request.id in self.raising:
+                    raise RequestFault(span.request.id, "a part of its step", RuntimeError("a fault of a test"))
+            return compute(spans)
+
+        return raising
 
     def look(self) -> None:
         for name, sequence in runtime_of(self.engine).sequences.items():
@@ -150,7 +172,8 @@ class History:
         """(request, index, block) of every block that the prefix cache knows."""
         by_hash = {h: (request, i) for request in self.requests for i, h in enumerate(request.hashes)}
         for h, block in self.engine.scheduler.pool.by_hash.items():
-            yield *by_hash[h], block
+            if h in by_hash:  # else the last request's
+                yield *by_hash[h], block
 
 
 def assert_follows_the_truth(target: Path, draft: Path, seed: int, *, num_tokens: int = 215, **options: Any) -> History:
@@ -173,10 +196,11 @@ def assert_follows_the_truth(target: Path, draft: Path, seed: int, *, num_tokens
 
 def assert_published_blocks_are_complete(history: History, fresh: dict[str, DraftKV]) -> None:
     runtime, size = runtime_of(history.engine), history.engine.scheduler.block_size
+    pool = history.engine.scheduler.pool
     for request, index, block in history.published():
+        if request.finish_reason == "error" and index >= len(pool.match(request.hashes)):
+            continue  # the cache lacks a block before it: nobody is given this one
         known = runtime.draft_blocks.hash_of.get(block)
-        if request.finish_reason == "abort" and request.num_preemptions and known != request.hashes[index]:
-            continue  # it had given its blocks back, and could not be fed any more
         assert known == request.hashes[index]
         data = runtime.resources.attention.cache.data[:, :, block * size : (block + 1) * size]
         expected = fresh[request.id].data[:, :, index * size : (index + 1) * size]
@@ -193,5 +217,6 @@ def assert_eventful(history: History) -> None:
     assert metrics.num_preemptions > 0
     assert metrics.prefix_cache_hits > 0
     assert metrics.request_success["abort"] > 0
+    assert metrics.request_success["error"] > 0
     assert 0 < metrics.num_accepted_tokens < metrics.num_draft_tokens
     assert len(history.snapshots) > 50

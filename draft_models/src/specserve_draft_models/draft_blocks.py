@@ -36,10 +36,10 @@ class DraftBlocks:
         for block in blocks:
             self.hash_of.pop(block, None)
 
-    def has_first(self, request: Request, count: int) -> bool:
-        """Whether the request's first `count` blocks, which the prefix cache gave it, are all complete."""
-        pairs = zip(request.blocks[:count], request.hashes[:count], strict=False)
-        return len(request.hashes) >= count and all(self.hash_of.get(block) == h for block, h in pairs)
+    def has(self, blocks: Sequence[int], hashes: Sequence[bytes]) -> bool:
+        """Whether these blocks, which the prefix cache has for these hashes, are all complete."""
+        pairs = zip(blocks, hashes, strict=False)
+        return len(hashes) >= len(blocks) and all(self.hash_of.get(block) == h for block, h in pairs)
 
     def save_states(self, blocks: Sequence[int], rows: Tensor) -> None:
         """rows: [n, W], the hidden state of each block's last position."""

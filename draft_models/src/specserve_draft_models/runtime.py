@@ -14,6 +14,7 @@ import msgspec
 from specserve.batch.builder import BatchBuilder
 from specserve.inference import inference
 from specserve.models.tiled import forward_pass
+from specserve_draft_models.block_owners import BlockOwners
 from specserve_draft_models.counted_pass import CountedDraftPass
 from specserve_draft_models.draft_blocks import DraftBlocks
 from specserve_draft_models.draft_spans import draft_span
@@ -65,6 +66,7 @@ class DraftModelRuntime:
         if states is not None:
             self.pending = PendingHidden(resources.hidden_layers, states[:0], length)
         self.feeds = Feeds(layers, resources, self.draft_blocks, self.pending, self.builder, masks)
+        self.owners = BlockOwners(layers, resources, self.feeds, self.complete)
         self.passes: DraftPass | None = None
         """Set by `draft_pass`; reads what waits for nobody's draft."""
         self.sequences: dict[str, FedSequence] = {}
@@ -101,7 +103,10 @@ class DraftModelRuntime:
             return
         self.ended[request.id] = sequence
         if request.finish_reason == "abort" and request.hashes:  # no step comes in which it ends
-            self.complete([self.feeds.idle(sequence, len(sequence.blocks) if sequence.holds_blocks else 0)])
+            if sequence.holds_blocks:
+                self.complete([self.feeds.idle(sequence)])
+            else:
+                self.owners.complete_left(sequence)
 
     # --- committed tokens ---------------------------------------------------------------------------
 
@@ -169,6 +174,7 @@ class DraftModelRuntime:
         limits: Sequence[int],
         num_masks: Sequence[int],
     ) -> Feed | None:
+        left = self.take_left(batch) if self.ended else []
         if self.pending is not None:
             for ended in self.ended_before:
                 self.pending.forget(ended)
@@ -201,9 +207,18 @@ class DraftModelRuntime:
             others = []
         readings = [self.feeds.drafting(sequence, place, num_masks[i]) for place, (i, sequence) in enumerate(drafting)]
         readings += [self.feeds.idle(sequence) for sequence in others]
-        self.ended_before = [*self.ended.values()]
+        self.ended_before = [*self.ended.values(), *left]
         self.ended.clear()
         return self.feeds.make(readings, [i for i, _ in drafting])
+
+    def take_left(self, batch: ScheduledBatch) -> list[FedSequence]:
+        """Those that ended and are not in this step. A request that raises alone ends so."""
+        requests = {id(span.request) for span in batch.spans}
+        left = [sequence for sequence in self.ended.values() if id(sequence.request) not in requests]
+        for sequence in left:
+            del self.ended[sequence.request.id]
+            self.owners.complete_left(sequence)
+        return left
 
     def advance(
         self, sequence: FedSequence, start: int, rows: Sequence[int], num_computed: int, blocks: Sequence[int]
@@ -222,35 +237,15 @@ class DraftModelRuntime:
     def restart(self, sequence: FedSequence, start: int) -> None:
         """The request begins at `start`, behind blocks that the prefix cache gave it."""
         num_blocks, request = start // self.block_size, sequence.request
-        if not self.draft_blocks.has_first(request, num_blocks):
-            self.complete_owners(request, num_blocks)
+        if not self.draft_blocks.has(request.blocks[:num_blocks], request.hashes):
+            self.owners.complete_given(request, num_blocks, [*self.sequences.values(), *self.ended.values()])
         if self.pending is not None:
             self.pending.forget(sequence)
         sequence.restart(max(start, 1) if self.layers.reads_hidden else start, request.blocks[:num_blocks])
-        if start % self.block_size or not self.draft_blocks.has_first(request, num_blocks):
+        if start % self.block_size or not self.draft_blocks.has(request.blocks[:num_blocks], request.hashes):
             sequence.give_up()  # a fault kept a step from this runtime, or kept the blocks from being complete
         elif num_blocks and self.pending is not None:
             self.pending.put(sequence, start - 1, self.draft_blocks.state(request.blocks[num_blocks - 1]))
-
-    def complete_owners(self, request: Request, num_blocks: int) -> None:
-        """Feed what waits for the request's first blocks, which the prefix cache gave out, so that they still hold
-        their tokens."""
-        for owner in sorted(self.sequences.values(), key=lambda sequence: sequence.num_finalized):
-            shared = num_shared(owner, request, num_blocks)
-            if not owner.is_complete or shared <= owner.num_finalized:
-                continue
-            if owner.holds_blocks:
-                self.complete([self.feeds.idle(owner, shared)])
-            elif self.can_follow(owner, request):
-                owner.blocks[:shared] = request.blocks[:shared]
-                self.complete([self.feeds.idle(owner, shared)])
-
-    def can_follow(self, owner: FedSequence, request: Request) -> bool:
-        """Whether what the owner, which gave its blocks back, was fed lies in the request's blocks too."""
-        index = owner.num_finalized
-        first = max(index * self.block_size, int(self.layers.reads_hidden))
-        is_there = owner.num_fed <= first or owner.blocks[index] == request.blocks[index]
-        return is_there and self.draft_blocks.has_first(request, index)
 
     @inference
     def complete(self, readings: list[Reading]) -> None:
@@ -291,9 +286,3 @@ def ring_length(row_bytes: int, block_size: int) -> int:
 def step_room(block_size: int) -> int:
     """The part of it that a step may add."""
     return max(block_size, MAX_STEP_ROWS)
-
-
-def num_shared(owner: FedSequence, request: Request, num_blocks: int) -> int:
-    """The leading blocks of the request up to the last one that the owner computed."""
-    pairs = zip(owner.blocks, owner.request.hashes, request.blocks[:num_blocks], request.hashes, strict=False)
-    return max((i + 1 for i, (mine, h, block, other) in enumerate(pairs) if mine == block and h == other), default=0)

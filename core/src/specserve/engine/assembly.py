@@ -85,11 +85,6 @@ def make_parts(c: Components) -> EngineParts:
     lora = make_lora_planner(config, host)
     builder = BatchBuilder(config.block_size, c.device, lora.plan)
     planner = choose_planner(c, runner, builder)
-    connect_drafters(config, c.layered, DraftTarget(cache, planner, runner))
-    connect_target(config, c.drafters, cache, step, builder)
-    connect_target_keys(c.drafters, TargetCache(c.choice, cache, c.device), planner)
-    verifier = make_verifier(config, host, tokenizer.eos_token_ids, c.kernels.sampler)
-    processors = make_processors(config, host, tokenizer.eos_token_ids)
     journal = make_journal(config.block_size, make_cache_observers(config, host))
 
     def forgotten(block_hash: bytes) -> None:
@@ -97,6 +92,11 @@ def make_parts(c: Components) -> EngineParts:
         c.states.forget(block_hash)
 
     pool = BlockPool(cache.num_blocks, forgotten)
+    connect_drafters(config, c.layered, DraftTarget(cache, planner, runner, pool.match))
+    connect_target(config, c.drafters, cache, step, builder)
+    connect_target_keys(c.drafters, TargetCache(c.choice, cache, c.device), planner)
+    verifier = make_verifier(config, host, tokenizer.eos_token_ids, c.kernels.sampler)
+    processors = make_processors(config, host, tokenizer.eos_token_ids)
     prefix_cache = PrefixCache(pool, config.block_size, arithmetic_of(c), journal, enabled=config.prefix_cache)
     return EngineParts(
         scheduler=Scheduler(config, pool, planner, metrics, prefix_cache, c.states),

@@ -16,7 +16,7 @@ from specserve.kv.slots import num_blocks_for
 from specserve.protocols import DraftResources
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from specserve.config import EngineConfig
     from specserve.kv.cache import KVCache
@@ -68,6 +68,8 @@ class DraftTarget(NamedTuple):
     cache: KVCache
     planner: DraftPlanner
     runner: Runner
+    cached_blocks: Callable[[Sequence[bytes]], Sequence[int]]
+    """As in `DraftResources`."""
 
 
 def connect_drafters(config: EngineConfig, layered: Sequence[LayeredDrafter], target: DraftTarget) -> None:
@@ -78,7 +80,7 @@ def connect_drafters(config: EngineConfig, layered: Sequence[LayeredDrafter], ta
 def resources(
     config: EngineConfig, drafter: Drafter, layers: DraftLayers, choice: AttentionChoice, target: DraftTarget
 ) -> DraftResources:
-    cache, planner, runner = target
+    cache, planner, runner, cached_blocks = target
     model = runner.model
     num_layers = model.num_layers + 1
     hidden_layers = tuple(layer % num_layers for layer in drafter.needs.hidden_layers)
@@ -103,4 +105,5 @@ def resources(
         costs=planner.costs,
         depth_is_planned=planner.bounds_depth,
         graphs=runner.draft_graphs(attention.backend, attention.graphs),
+        cached_blocks=cached_blocks,
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import torch
     from torch import Tensor
@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from specserve.batch.batch import Batch
     from specserve.protocols.attention import AttentionBackend
     from specserve.protocols.model import ForwardPass, KernelSet
+
+
+def no_blocks(hashes: Sequence[bytes]) -> Sequence[int]:
+    """Those of a prefix cache that has none."""
+    return ()
 
 
 class DraftLayers(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,3 +119,5 @@ class DraftResources(NamedTuple):
     """Whether limits already bound chains to the depth that pays, by what passes cost."""
     graphs: DraftGraphs | None = None
     """None where nothing is recorded."""
+    cached_blocks: Callable[[Sequence[bytes]], Sequence[int]] = no_blocks
+    """The blocks that the prefix cache has for the longest run of these chain hashes, from the first on."""
