@@ -22,7 +22,7 @@ def end(runtime, request, reason):
 
 
 @pytest.mark.parametrize(
-    ("cached", "read"), [((7, 3), range(1, 8)), ((7,), range(1, 4)), ((7, 5), range(1, 4)), ((), ())]
+    ("cached", "read"), [((7, 3), range(1, 8)), ((7,), range(1, 4)), ((7, 5), range(1, 8)), ((), ())]
 )
 def test_a_request_that_is_aborted_after_it_gave_its_blocks_back_is_fed_where_the_cache_has_them(cached, read):
     request = a_request()
@@ -30,7 +30,7 @@ def test_a_request_that_is_aborted_after_it_gave_its_blocks_back_is_fed_where_th
     assert step(runtime, request, limits=[0]) is None
     end(runtime, preempted(request, ()), "abort")
     assert recorder.read == list(read)
-    assert runtime.draft_blocks.has((7, 3)[: len(read) // 3], request.hashes)
+    assert runtime.draft_blocks.has(cached, request.hashes)
 
 
 @pytest.mark.parametrize(("cached", "read"), [((7, 3), range(1, 8)), ((7,), range(1, 4)), ((), ())])
@@ -58,7 +58,7 @@ def test_blocks_of_a_request_that_raised_alone_which_others_computed_too_are_the
     step(runtime, other, starts=[10], limits=[0])
     assert runtime.draft_blocks.has((5, 3), request.hashes)
     assert not runtime.draft_blocks.has((7,), request.hashes)
-    assert recorder.read == list(range(1, 8))
+    assert recorder.read == list(range(4, 8))
 
 
 def test_a_request_behind_blocks_of_one_that_ends_in_the_same_step_is_drafted_for():
@@ -72,10 +72,11 @@ def test_a_request_behind_blocks_of_one_that_ends_in_the_same_step_is_drafted_fo
     assert feed.drafting == [0]
 
 
-def test_blocks_are_not_fed_where_a_part_of_one_was_fed_into_another_copy():
-    """Positions 4 to 6 lie in block 3, the request's own; the prefix cache has 5 for it."""
+@pytest.mark.parametrize(("cached", "read"), [((7, 3, 9), range(7, 12)), ((7, 5, 9), ())])
+def test_blocks_are_fed_from_where_a_part_of_one_was_fed_unless_that_part_is_in_another_copy(cached, read):
+    """Positions 4 to 6 lie in block 3, the request's own."""
     request = a_request(num_tokens=6)
-    runtime, recorder = runtime_with(request, cached=(7, 5, 9))
+    runtime, recorder = runtime_with(request, cached=cached)
     request.hashes = hashes("x", "y", "z")
     runtime.done(step(runtime, request))
     for start in range(6, 12):
@@ -83,5 +84,31 @@ def test_blocks_are_not_fed_where_a_part_of_one_was_fed_into_another_copy():
     runtime.end_run()
     assert runtime.sequences["r"].blocks == [7, 3, 9]
     end(runtime, preempted(request, ()), "abort")
-    assert recorder.read == []
-    assert runtime.draft_blocks.hash_of == {7: b"x"}
+    assert recorder.read == list(read)
+    assert runtime.draft_blocks.has((7, 3, 9), request.hashes) == bool(read)
+
+
+def test_blocks_of_other_tokens_than_the_owners_are_not_fed():
+    first, second = a_request("a"), a_request("b", blocks=(5, 6, 20))
+    runtime, recorder = runtime_with(first, second)
+    second.hashes = hashes("x", "z")
+    assert step(runtime, first, limits=[0]) is None
+    assert step(runtime, second, starts=[8]) is None
+    assert recorder.read == list(range(1, 4))
+
+
+def test_blocks_whose_tokens_wait_for_other_copies_of_them_are_fed_and_the_owner_goes_on_as_before():
+    """Whoever computed 5 and 6 lost what waited for them; the first request computed the same tokens in 7 and 3."""
+    first, second = a_request("a"), a_request("b", blocks=(5, 6, 20))
+    runtime, recorder = runtime_with(first, second)
+    assert step(runtime, first, limits=[0]) is None
+    feed = step(runtime, second, starts=[8])
+    assert recorder.read == list(range(1, 8))
+    assert fed_positions(feed) == [[8, 9, 10]]
+    assert feed.hidden[:, 0].tolist() == [7, 8, 9]
+    runtime.done(feed)
+    feed = step(runtime, first, starts=[10])
+    assert fed_positions(feed) == [list(range(1, 12))]
+    assert feed.hidden[:, 0].tolist() == list(range(11))
+    ring = runtime.pending.ring
+    assert ring.num_places - len(ring.free) == sum(sequence.place >= 0 for sequence in runtime.sequences.values())

@@ -92,7 +92,7 @@ def test_a_preempted_request_completes_blocks_behind_copies_that_others_computed
     assert step(runtime, request, limits=[0]) is None
     runtime.draft_blocks.reopen([6])  # other tokens since then
     feed = step(runtime, preempted(request, (5, 3, 20)), starts=[8])
-    assert recorder.read == list(range(1, 8))
+    assert recorder.read == list(range(4, 8))
     assert fed_positions(feed) == [[8, 9, 10, 11]]
     assert feed.hidden[:, 0].tolist() == [7, 8, 9, 10]
 

@@ -6,7 +6,10 @@ gave its blocks back, or has just ended. Without what waits, whoever is given th
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING
+
+from specserve_draft_models.sequences import FedSequence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -14,7 +17,6 @@ if TYPE_CHECKING:
     from specserve.batch.request import Request
     from specserve.protocols import DraftLayers, DraftResources
     from specserve_draft_models.feeds import Feeds, Reading
-    from specserve_draft_models.sequences import FedSequence
 
 
 class BlockOwners:
@@ -27,42 +29,54 @@ class BlockOwners:
         feeds: Feeds,
         complete: Callable[[list[Reading]], object],
     ) -> None:
-        self.feeds, self.complete, self.draft_blocks = feeds, complete, feeds.draft_blocks
+        self.feeds, self.complete = feeds, complete
+        self.draft_blocks, self.pending = feeds.draft_blocks, feeds.pending
         self.block_size, self.cached_blocks = resources.block_size, resources.cached_blocks
         self.first_position = int(layers.reads_hidden)
         """The first that has a key."""
 
     def complete_given(self, request: Request, num_blocks: int, owners: Iterable[FedSequence]) -> None:
         """The prefix cache gave the request its first blocks, so that they still hold their tokens."""
-        blocks = request.blocks[:num_blocks]
+        blocks, hashes = request.blocks[:num_blocks], request.hashes
         for owner in sorted(owners, key=lambda sequence: sequence.num_finalized):
-            shared = num_shared(owner, blocks, request.hashes)
-            if not owner.is_complete or shared <= owner.num_finalized:
-                continue
-            if owner.holds_blocks:
-                self.complete([self.feeds.idle(owner, shared)])
-            else:
-                self.follow(owner, blocks[:shared], request.hashes)
+            if owner.is_complete:
+                own = num_own(owner, blocks, hashes)
+                if owner.holds_blocks and own > owner.num_finalized:
+                    self.complete([self.feeds.idle(owner, own)])
+                self.follow(owner, blocks, hashes)
 
     def complete_left(self, owner: FedSequence) -> None:
         """The owner ended, outside of a step or after it gave its blocks back: the prefix cache may have them still."""
         hashes = owner.request.hashes[: len(owner.blocks)]
-        blocks = self.cached_blocks(hashes) if hashes else ()
-        shared = num_shared(owner, blocks, hashes)
-        if owner.is_complete and shared > owner.num_finalized:
-            self.follow(owner, blocks[:shared], hashes)
+        if owner.is_complete and hashes:
+            self.follow(owner, self.cached_blocks(hashes), hashes)
 
     def follow(self, owner: FedSequence, blocks: Sequence[int], hashes: Sequence[bytes]) -> None:
-        """Feed these blocks, which hold the owner's tokens, unless what it was fed lies elsewhere."""
-        index = owner.num_finalized
+        """Feed these blocks, as far as they hold the owner's tokens, also where it has others with the same tokens.
+        What was fed into a part of such a block does not wait any more, and is nowhere else."""
+        shared, index = num_same(owner, blocks, hashes), self.draft_blocks.num_complete(blocks, hashes)
+        if index >= shared:
+            return
         first = max(index * self.block_size, self.first_position)
-        is_there = owner.num_fed <= first or owner.blocks[index] == blocks[index]
-        if is_there and self.draft_blocks.has(blocks[:index], hashes):
-            owner.blocks[: len(blocks)] = blocks
-            self.complete([self.feeds.idle(owner, len(blocks))])
+        is_partly_fed = owner.num_finalized == index and owner.blocks[index] == blocks[index] and owner.num_fed > first
+        if owner.num_fed <= first or is_partly_fed:
+            begin = owner.num_fed if is_partly_fed else first
+            copy = FedSequence(owner.request, num_fed=begin, num_finalized=index, blocks=[*blocks[:shared]])
+            copy.num_computed = shared * self.block_size
+            if self.pending is not None:
+                self.pending.copy(owner, copy, begin - 1, copy.num_computed)
+            self.complete([self.feeds.idle(copy)])
+            if self.pending is not None:
+                self.pending.forget(copy)
 
 
-def num_shared(owner: FedSequence, blocks: Sequence[int], hashes: Sequence[bytes]) -> int:
-    """The leading ones of these blocks up to the last one that the owner computed."""
+def num_own(owner: FedSequence, blocks: Sequence[int], hashes: Sequence[bytes]) -> int:
+    """The leading ones of these blocks up to the last one that is the owner's."""
     pairs = zip(owner.blocks, owner.request.hashes, blocks, hashes, strict=False)
     return max((i + 1 for i, (mine, h, block, other) in enumerate(pairs) if mine == block and h == other), default=0)
+
+
+def num_same(owner: FedSequence, blocks: Sequence[int], hashes: Sequence[bytes]) -> int:
+    """The leading ones of these blocks whose tokens are the owner's."""
+    pairs = zip(owner.blocks, owner.request.hashes, blocks, hashes, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[1] == pair[3], pairs))

@@ -6,6 +6,7 @@ tokens. The hidden state of its last position is what the pair at the next posit
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from specserve.batch.row_tensors import to_device
@@ -38,8 +39,12 @@ class DraftBlocks:
 
     def has(self, blocks: Sequence[int], hashes: Sequence[bytes]) -> bool:
         """Whether these blocks, which the prefix cache has for these hashes, are all complete."""
+        return self.num_complete(blocks, hashes) == len(blocks)
+
+    def num_complete(self, blocks: Sequence[int], hashes: Sequence[bytes]) -> int:
+        """How many of them are before the first that is not."""
         pairs = zip(blocks, hashes, strict=False)
-        return len(hashes) >= len(blocks) and all(self.hash_of.get(block) == h for block, h in pairs)
+        return sum(1 for _ in takewhile(lambda pair: self.hash_of.get(pair[0]) == pair[1], pairs))
 
     def save_states(self, blocks: Sequence[int], rows: Tensor) -> None:
         """rows: [n, W], the hidden state of each block's last position."""
