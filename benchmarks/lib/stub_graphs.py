@@ -13,10 +13,11 @@ from specserve.models.runner import Runner, StepParts
 from specserve.protocols import AttentionBackend, ForwardPass
 from specserve_graphs.buckets import doubling, row_buckets
 from specserve_graphs.eligibility import Eligibility
-from specserve_graphs.graph_runner import GraphRunner, GraphSettings, StepKey
+from specserve_graphs.graph_runner import GraphRunner
 from specserve_graphs.library import GraphBudget, GraphLibrary
 from specserve_graphs.memory import GraphMemory, RowSizes
 from specserve_graphs.reference_recorder import ReferenceRecorder
+from specserve_graphs.settings import GraphSettings, StepKey
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Losslessness with the draft adapter: batches, dtypes, tight caches, preemption, prefix hits, graphs, families."""
+"""Losslessness with the draft adapter: batches, dtypes, tight caches, preemption, prefix hits, families."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from uno_engines import uno_engine
 from covering import covering
 from draft_adapters import BLOCK, write_draft_adapter
 from drafted_requests import assert_answers_are_plain, mixed_requests
-from specserve.models.runner import Runner
 from specserve_workbench.testing.engines import run, run_requests
 from specserve_workbench.testing.requests import TOY_VOCAB, toy_request
 from specserve_workbench.testing.toy import write_checkpoint
@@ -74,15 +73,6 @@ def twice(engine, requests):
         (made.decided(), {name: output.steps[-1].cached_tokens for name, output in made.outputs.items()})
         for made in runs
     ]
-
-
-@pytest.mark.parametrize("graphs", ["full", "piecewise"])
-def test_drafts_change_nothing_beside_graphs(uno_target, draft_adapter, graphs):
-    engine = assert_lossless(uno_target, draft_adapter, mixed_requests(12), graphs=graphs, default_plugins=True)
-    assert any(mode == graphs and count for (mode, _), count in engine.metrics.graph_steps.items())
-    (guard,) = engine.drafting.guards
-    assert type(guard.drafter.target.runner) is Runner, "passes that draft have no graphs"
-    assert not engine.metrics.graph_draft_passes
 
 
 def test_drafts_end_with_the_context(uno_target, draft_adapter):

@@ -32,7 +32,7 @@ class FixedCosts:
         monkeypatch.setattr(time, "perf_counter", lambda: self.now)
         (guard,) = engine.drafting.guards
         self.target = guard.drafter.target
-        for runner, kept in ((engine.runner, []), (self.target.runner, self.of_drafts)):
+        for runner, kept in ((engine.runner, []), (self.target.eager, self.of_drafts)):
             runner.forward = self.timed(runner.forward, kept)
 
     def timed(self, forward, kept):

@@ -135,4 +135,4 @@ class EngineMetrics:
     graph_recording_seconds: float = 0.0
     """Spent on recording graphs: no part of what steps and drafts are known to take."""
     graph_draft_passes: Counter[GraphUse] = field(default_factory=Counter)
-    """Passes of draft models, if graphs are on."""
+    """Passes that draft, of draft models and of the target, if graphs are on."""

@@ -93,7 +93,7 @@ def make_parts(c: Components) -> EngineParts:
 
     pool = BlockPool(cache.num_blocks, forgotten)
     connect_drafters(config, c.layered, DraftTarget(cache, planner, runner, pool.match))
-    connect_target(config, c.drafters, cache, step, builder)
+    connect_target(config, c.drafters, cache, runner, builder)
     connect_target_keys(c.drafters, TargetCache(c.choice, cache, c.device), planner)
     verifier = make_verifier(config, host, tokenizer.eos_token_ids, c.kernels.sampler)
     processors = make_processors(config, host, tokenizer.eos_token_ids)

@@ -1,8 +1,8 @@
 """Computes guesses behind committed tokens with the target, for drafters that have no layers of their own.
 
 A request's rows lie where its next step will write anyway: in its own blocks behind the computed tokens, then in
-scratch blocks of no request. So nothing that requests or the prefix cache may read is written. The passes have buffers
-of their own: what the step gave, logits and hidden states, stays.
+scratch blocks of no request. So nothing that requests or the prefix cache may read is written. What the step gave,
+logits and hidden states, stays, but for logits where the pass is replayed from the graph of a step.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from specserve.faults import BadAnswerError
 from specserve.inference import inference
 from specserve.kv.slots import num_blocks_for
 from specserve.models.part import WHOLE_MODEL
-from specserve.models.runner import Runner
+from specserve.models.runner import Runner, StepParts
 from specserve.protocols import TargetPass
 from specserve.types import Draft
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from specserve.config import EngineConfig
     from specserve.engine.size_cache import DraftBytes
     from specserve.kv.cache import KVCache
-    from specserve.models.runner import StepParts
     from specserve.models.served_model import ServedModel
     from specserve.protocols import DraftAdapter, Drafter, GuessedRows
 
@@ -78,22 +77,23 @@ def check_target(model: ServedModel, drafters: Sequence[Drafter]) -> None:
 
 
 def connect_target(
-    config: EngineConfig, drafters: Sequence[Drafter], cache: KVCache, step: StepParts, builder: BatchBuilder
+    config: EngineConfig, drafters: Sequence[Drafter], cache: KVCache, runner: Runner, builder: BatchBuilder
 ) -> None:
     """Give a pass to each drafter that asks for one."""
     asking = [drafter for drafter in drafters if drafter.needs.target_rows]
     if asking:
-        target = EngineTargetPass(step, builder, cache.num_blocks, PassSize.of(config, asking))
+        target = EngineTargetPass(runner, builder, cache.num_blocks, PassSize.of(config, asking))
         for drafter in asking:
             drafter.connect_target(target)
 
 
 class EngineTargetPass(TargetPass):
-    """`first_scratch`: the first block that belongs to no request."""
+    """`runner`: of the steps, whose graphs may serve passes; `first_scratch`: the first block that belongs to no
+    request."""
 
-    def __init__(self, step: StepParts, builder: BatchBuilder, first_scratch: int, size: PassSize) -> None:
-        self.runner = Runner(step._replace(hidden_layers=()))
-        self.builder, self.sampler = builder, step.kernels.sampler
+    def __init__(self, runner: Runner, builder: BatchBuilder, first_scratch: int, size: PassSize) -> None:
+        self.runner, self.eager = runner, Runner(StepParts(runner.model, runner.kernels, runner.attention))
+        self.builder, self.sampler = builder, runner.kernels.sampler
         self.first_scratch, self.size, self.max_requests = first_scratch, size, size.requests
 
     @inference
@@ -103,7 +103,8 @@ class EngineTargetPass(TargetPass):
         batch = self.builder.build(spans, [each.request.tokens for each in rows])
         if adapter is not None:
             batch = msgspec.structs.replace(batch, lora=with_draft_adapter(batch, adapter))
-        return self.runner.forward(batch).logits
+        replayed = self.runner.replay_guesses(batch)
+        return self.eager.forward(batch).logits if replayed is None else replayed
 
     def check(self, rows: Sequence[GuessedRows]) -> None:
         """Raises BadAnswerError for more than there are blocks for."""

@@ -18,6 +18,8 @@ from specserve.types import ForwardOutput
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
+    from torch import Tensor
+
     from specserve.batch.batch import Batch
     from specserve.kv.cache import KVCache
     from specserve.metrics import EngineMetrics
@@ -87,6 +89,11 @@ class Runner:
         hidden = self.hidden.of_step(x, batch.num_rows)
         x = passes.layers(x, batch, plan, hidden)
         return ForwardOutput(passes.logits(x, batch), hidden)
+
+    def replay_guesses(self, batch: Batch) -> Tensor | None:
+        """[scored rows, V]: the logits of a drafter's pass over guesses, from a graph. They may lie where the step's
+        lay. None where it is to be computed."""
+        return None
 
     def warm_up(self, on_progress: Callable[[int, int], None]) -> None:
         """Record before serving what steps may need. on_progress(done, all)."""

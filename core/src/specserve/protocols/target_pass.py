@@ -45,4 +45,5 @@ class TargetPass(ABC):
         """[all rows, V] float32. Each request once, whose tokens but the last are computed. Last tokens are computed as
         a step computes them, with the request's own adapter: their logits are the next step's, bit for bit where the
         attention backend is row-invariant. Guesses are computed with `adapter` instead; None: with the request's,
-        too."""
+        too. They are valid until the next pass or step, and where graphs are on, they may lie where the step's
+        logits lay."""

@@ -6,8 +6,7 @@ A decode or verify step is replayed from a full graph, else from a piecewise one
 from __future__ import annotations
 
 from functools import partial
-from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
@@ -21,6 +20,7 @@ from specserve_graphs.draft_graphs import RunnerDraftGraphs, TargetGraphs
 from specserve_graphs.eligibility import both, no_graphs
 from specserve_graphs.mixer_inputs import MixerInputs
 from specserve_graphs.recorded import FullGraph, PiecewiseGraph, RecordedStep
+from specserve_graphs.settings import MODES, StepKey
 from specserve_graphs.shapes import PREFILL, shape_of
 
 if TYPE_CHECKING:
@@ -36,61 +36,12 @@ if TYPE_CHECKING:
         GraphMode,
         GraphShape,
         JsonObject,
-        Phase,
-        Sampler,
     )
     from specserve.api.batch import Batch
     from specserve.api.graphs import StepParts
-    from specserve_graphs.buckets import Buckets
     from specserve_graphs.eligibility import Eligibility
     from specserve_graphs.library import GraphLibrary
-
-MODES: Mapping[str, tuple[GraphMode, ...]] = {"full": ("full", "piecewise"), "piecewise": ("piecewise",)}
-"""What a decode or verify step, or a pass of a draft model, is tried with, in this order, by --graphs."""
-
-
-class StepKey(NamedTuple):
-    """`specserve_graphs.library.GraphKey` of the target's steps."""
-
-    mode: GraphMode
-    rows: int
-    requests: int
-    """0 in piecewise graphs, whose attention is not recorded."""
-    hidden_layers: tuple[int, ...]
-    lora_segments: int
-    lora_rank: int
-    greedy: bool
-    """Does it compute greedy tokens?"""
-    backend: AttentionBackend
-
-
-class GraphSettings(NamedTuple):
-    """`rows` and `requests`: what steps are padded to, and what plans have room for. `max_rows`: of any step;
-    `max_rows_of_request`: of a request in a decode or verify step. `generated`: the phase of generated positions.
-    `greedy_sampler`: where graphs may compute greedy tokens."""
-
-    mode: GraphMode
-    rows: Buckets
-    requests: Buckets
-    max_rows: int
-    max_rows_of_request: int
-    generated: Phase
-    greedy_sampler: Sampler | None
-    block_size: int
-
-    def decode_buckets(self) -> Iterator[tuple[int, int]]:
-        """(rows, requests) of all decode and verify steps that there may be."""
-        for rows_before, rows in pairwise((0, *self.rows.sizes)):
-            for requests_before, requests in pairwise((0, *self.requests.sizes)):
-                if requests_before < rows and rows_before < requests * self.max_rows_of_request:
-                    yield rows, requests
-
-    @property
-    def without(self) -> str:
-        """Which steps no bucket holds."""
-        if self.rows.largest >= self.max_rows:
-            return ""
-        return f"steps of {self.rows.largest + 1} to {self.max_rows} rows run without a graph"
+    from specserve_graphs.settings import GraphSettings
 
 
 class GraphRunner(Runner):
@@ -117,18 +68,35 @@ class GraphRunner(Runner):
     @inference
     def forward(self, batch: Batch) -> ForwardOutput:
         """Launch the forward pass; on CUDA this returns before it is done."""
-        shape = shape_of(batch, self.settings.generated, self.hidden.layers)
+        found, use = self.find(batch, self.hidden.layers)
+        if found is None:
+            return super().forward(batch)._replace(graph=use)
+        found.replay()
+        return self.output(found, batch, use)
+
+    @inference
+    def replay_guesses(self, batch: Batch) -> Tensor | None:
+        found, use = self.find(batch, ())
+        self.library.metrics.graph_draft_passes[use] += 1
+        if found is None:
+            return None
+        found.replay()
+        return self.logits(batch, use)
+
+    # --- before a replay ----------------------------------------------------------------------------
+
+    def find(self, batch: Batch, hidden_layers: tuple[int, ...]) -> tuple[RecordedStep | None, GraphUse]:
+        """A graph that reads these layers, with this batch in its memory, if there is any; which, and why no better
+        one."""
+        shape = shape_of(batch, self.settings.generated, hidden_layers)
         is_decode = PREFILL not in shape.phases and batch.num_scored == batch.num_rows
         declined = ""
         for mode in MODES[self.settings.mode] if is_decode else MODES["piecewise"]:
             found = self.ready(msgspec.structs.replace(shape, mode=mode), batch)
             if not isinstance(found, str):
-                found.replay()
-                return self.output(found, batch, GraphUse(mode, declined))
+                return found, GraphUse(mode, declined)
             declined = both(declined, found)
-        return super().forward(batch)._replace(graph=GraphUse("none", declined))
-
-    # --- before a replay ----------------------------------------------------------------------------
+        return None, GraphUse("none", declined)
 
     def ready(self, shape: GraphShape, batch: Batch) -> RecordedStep | str:
         """A graph with this batch in its memory, or why there is none."""
@@ -253,12 +221,14 @@ class GraphRunner(Runner):
     # --- after a replay -----------------------------------------------------------------------------
 
     def output(self, replayed: RecordedStep, batch: Batch, use: GraphUse) -> ForwardOutput:
-        rows, memory = batch.num_rows, self.memory
-        hidden = self.hidden_of_step(replayed.taps, rows)
+        rows = batch.num_rows
+        greedy = self.memory.greedy[:rows] if replayed.computes_greedy else None
+        return ForwardOutput(self.logits(batch, use), self.hidden_of_step(replayed.taps, rows), use, greedy)
+
+    def logits(self, batch: Batch, use: GraphUse) -> Tensor:
         if use.mode == "piecewise":
-            return ForwardOutput(self.pieces.logits(memory.x[:rows], batch), hidden, use)
-        greedy = memory.greedy[:rows] if replayed.computes_greedy else None
-        return ForwardOutput(memory.logits[:rows], hidden, use, greedy)
+            return self.pieces.logits(self.memory.x[: batch.num_rows], batch)
+        return self.memory.logits[: batch.num_rows]
 
     def hidden_of_step(self, taps: Mapping[int, Tensor], rows: int) -> Mapping[int, Tensor]:
         """A copy: drafters keep the hidden states of several steps."""

@@ -9,10 +9,11 @@ import torch
 from specserve.api import ConfigError, parse_bytes
 from specserve_graphs.buckets import Buckets, doubling, row_buckets
 from specserve_graphs.eligibility import Eligibility
-from specserve_graphs.graph_runner import GraphRunner, GraphSettings, StepKey
+from specserve_graphs.graph_runner import GraphRunner
 from specserve_graphs.library import GraphBudget, GraphLibrary
 from specserve_graphs.memory import GraphMemory, RowSizes, row_sizes
 from specserve_graphs.reference_recorder import ReferenceRecorder
+from specserve_graphs.settings import GraphSettings, StepKey
 
 if TYPE_CHECKING:
     from specserve.api import EngineConfig, GraphMode, Recorder
