@@ -70,9 +70,10 @@ test: $(VENV)/.dev $(UNPACKED)
 	@$(COMPILE)
 	$(PYTEST)
 
+# A sweep may take longer than the ten minutes after which a test counts as hanging.
 test-all: $(VENV)/.dev $(UNPACKED)
 	@$(COMPILE)
-	$(PYTEST) -m "not gpu"
+	$(PYTEST) -m "not gpu" -o faulthandler_timeout=3600
 	@if $(BIN)/python tests/arm/tools.py; then $(MAKE) --no-print-directory test-arm; fi
 
 # FORM says where a server's engine runs: engine-process or no-engine-process.

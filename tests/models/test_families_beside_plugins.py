@@ -53,7 +53,7 @@ def model_of(tmp_path_factory):
 
 
 def check(case, names):
-    requests = requests_for(case.beside, 30 if "32 preempted" in names else 9)
+    requests = requests_for(case.beside, 13, 20) if "32 preempted" in names else requests_for(case.beside, 9)
     plain = case.plain_engine()
     expected = run_requests(plain, for_engine(plain, requests, case.beside)).decided()
     assert len({tuple(each[0]) for each in expected.values()}) > 8
@@ -67,7 +67,9 @@ def check(case, names):
         if name == "32 preempted" and case.beside != "eagle int8":  # whose cache has twice the room
             assert drafted.metrics.num_preemptions > 0
         if "graphs" in case.beside:
-            assert drafted.metrics.graph_steps[case.graphs, ""] > 10
+            steps = drafted.metrics.graph_steps
+            assert steps[case.graphs, ""] > 5
+            assert steps["full", ""] + steps["piecewise", ""] > 20
 
 
 @pytest.mark.parametrize(("family", "beside", "kernels", "dtype", "limits"), list(cover()))
