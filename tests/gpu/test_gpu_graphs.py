@@ -122,6 +122,30 @@ def test_draft_models_have_graphs_of_their_own(tmp_path, paged, kind):
         assert not any("raised" in reason for _, reason in found.metrics.graph_draft_passes)
 
 
+def test_passes_of_the_target_that_draft_are_captured_with_the_draft_adapter(model, tmp_path):
+    pytest.importorskip("specserve_lora")
+    from cuda_references import hybrid_plugin
+    from draft_adapters import write_draft_adapter
+    from uno_engines import Witness, uno_engine
+
+    adapter = write_draft_adapter(tmp_path / "adapter", model)
+    requests = varied_requests(NUM_REQUESTS // 2)
+    found = {}
+    for graphs in ("none", "piecewise", "full"):
+        tables = {"plugin_options": {"hybrid_attn": PAGED}, "extra": {"hybrid_attn": hybrid_plugin()}}
+        made = uno_engine(
+            model, adapter, planner=Witness(), graphs=graphs, allow_undeclared=True, no_plugins=("adaptive",),
+            **COMMON, **tables,
+        )  # fmt: skip
+        decided = run_requests(made, requests).decided()
+        assert not made.metrics.drafter_faults
+        found[graphs] = decided, made.planner.drafts
+        passes = made.metrics.graph_draft_passes
+        assert {mode for mode, _ in passes} == ({graphs} if graphs != "none" else set()), passes
+        assert found[graphs] == found["none"], graphs
+    assert len(found["none"][1]) > NUM_REQUESTS
+
+
 def test_random_widths_move_nothing_that_a_graph_has_recorded(model):
     """Steps of other engines' sizes in between: larger buffers of eager passes are not those of graphs."""
     rng = random.Random(3)
