@@ -125,8 +125,9 @@ def test_draft_models_have_graphs_of_their_own(tmp_path, paged, kind):
 def test_passes_of_the_target_that_draft_are_captured_with_the_draft_adapter(model, tmp_path):
     pytest.importorskip("specserve_lora")
     from cuda_references import hybrid_plugin
-    from draft_adapters import write_draft_adapter
     from uno_engines import Witness, uno_engine
+
+    from draft_adapters import write_draft_adapter
 
     adapter = write_draft_adapter(tmp_path / "adapter", model)
     requests = varied_requests(NUM_REQUESTS // 2)
