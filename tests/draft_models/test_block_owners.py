@@ -44,7 +44,7 @@ def test_a_request_that_raised_alone_is_fed_in_the_next_step_where_the_cache_has
     assert step(runtime, other, starts=[10], limits=[0]) is None
     assert recorder.read == list(read)
     step(runtime, other, starts=[11], limits=[0])
-    assert request.id not in runtime.ended
+    assert not runtime.ended
 
 
 def test_blocks_of_a_request_that_raised_alone_which_others_computed_too_are_the_caches():
@@ -112,3 +112,67 @@ def test_blocks_whose_tokens_wait_for_other_copies_of_them_are_fed_and_the_owner
     assert feed.hidden[:, 0].tolist() == list(range(11))
     ring = runtime.pending.ring
     assert ring.num_places - len(ring.free) == sum(sequence.place >= 0 for sequence in runtime.sequences.values())
+
+
+def test_a_part_of_a_block_is_not_built_on_where_others_were_fed_into_the_block_since():
+    """The prefix cache has the block for the same tokens again: whoever computed them is not known here."""
+    request, other = a_request(num_tokens=6), a_request("o", num_tokens=3, blocks=(3, 12))
+    runtime, recorder = runtime_with(request, cached=(7, 3, 9))
+    request.hashes, other.hashes = hashes("x", "y", "z"), hashes("o")
+    runtime.start(other)
+    runtime.done(step(runtime, request))
+    for start in range(6, 12):
+        assert step(runtime, request, starts=[start], limits=[0]) is None
+    request = preempted(request, ())
+    runtime.done(step(runtime, other))
+    end(runtime, request, "abort")
+    assert recorder.read == []
+    assert not runtime.draft_blocks.has((7, 3), request.hashes)
+
+
+def test_a_request_behind_another_copy_between_blocks_of_the_owner_is_drafted_for():
+    first, second = (a_request(name, 14, blocks) for name, blocks in (("a", (7, 3, 9, 11)), ("b", (7, 5, 9, 20))))
+    runtime, recorder = runtime_with(first, second)
+    for request in (first, second):
+        request.hashes = hashes("x", "y", "z")
+    assert step(runtime, first, limits=[0]) is None
+    feed = step(runtime, second, starts=[12])
+    assert recorder.read == list(range(1, 12))
+    assert fed_positions(feed) == [[12, 13, 14]]
+    runtime.done(feed)
+    assert fed_positions(step(runtime, first, starts=[14])) == [list(range(1, 16))]
+
+
+def test_what_waits_of_a_request_is_forgotten_though_the_pass_that_feeds_it_raises():
+    request, other = a_request(), a_request("o", blocks=(11, 12, 13))
+    runtime, _ = runtime_with(request, cached=(7, 3))
+    runtime.start(other)
+    assert step(runtime, request, other, limits=[0, 0]) is None
+    sequence = runtime.sequences[request.id]
+    end(runtime, request, "error")
+    runtime.passes = Raising()
+    with pytest.raises(RuntimeError, match="a pass raised"):
+        step(runtime, other, starts=[10], limits=[0])
+    step(runtime, other, starts=[11], limits=[0])
+    assert (sequence.place, sequence.long) == (-1, [])
+    assert sequence not in runtime.pending.noted
+    assert not runtime.ended
+
+
+class Raising:
+    def step(self, batch, hidden, rows, count, *, from_target):
+        raise RuntimeError("a pass raised")
+
+
+def test_two_requests_of_one_name_that_raise_before_a_step_are_both_fed():
+    first, second = a_request(), a_request(blocks=(5, 6, 9))
+    runtime, recorder = runtime_with(first, cached=(7, 3))
+    assert step(runtime, first, limits=[0]) is None
+    end(runtime, first, "error")
+    second.hashes = []
+    runtime.start(second)
+    end(runtime, second, "error")
+    other = a_request("o", blocks=(11, 12, 13))
+    runtime.start(other)
+    step(runtime, other, limits=[0])
+    assert recorder.read == list(range(1, 8))

@@ -77,12 +77,14 @@ def engine_with(model, *drafters):
     return make_engine(model, extra=extra).engine
 
 
+@pytest.mark.parametrize("needs", [{}, {"logits": True, "target_rows": 3}], ids=str)
 @pytest.mark.parametrize("reader_is_first", [True, False])
-def test_a_drafter_that_reads_logits_is_asked_before_others_overwrite_them(toy_model, reader_is_first):
+def test_a_drafter_that_reads_logits_is_asked_before_others_overwrite_them(toy_model, reader_is_first, needs):
+    """Also before one that reads them itself and computes with the target then."""
     requests = [toy_request(str(i), range(1, 9 + i), max_tokens=40, ignore_eos=True) for i in range(3)]
     expected = plain_run(toy_model, requests).tokens()
-    overwriting = Overwriting(expected, 2)
-    reading = Reading(expected, 1, logits=True)
+    overwriting, reading = Overwriting(expected, 2), Reading(expected, 1, logits=True)
+    overwriting.needs = DrafterNeeds(**needs)
     drafters = (reading, overwriting) if reader_is_first else (overwriting, reading)
     outcome = run_requests(engine_with(toy_model, *drafters), requests)
     assert outcome.tokens() == expected

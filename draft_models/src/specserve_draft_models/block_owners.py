@@ -41,9 +41,15 @@ class BlockOwners:
         for owner in sorted(owners, key=lambda sequence: sequence.num_finalized):
             if owner.is_complete:
                 own = num_own(owner, blocks, hashes)
-                if owner.holds_blocks and own > owner.num_finalized:
-                    self.complete([self.feeds.idle(owner, own)])
+                if owner.blocks[:own] == blocks[:own]:
+                    self.complete_own(owner, own)
                 self.follow(owner, blocks, hashes)
+                if not self.draft_blocks.has(blocks[:own], hashes):
+                    self.complete_own(owner, own)
+
+    def complete_own(self, owner: FedSequence, count: int) -> None:
+        if owner.holds_blocks and count > owner.num_finalized:
+            self.complete([self.feeds.idle(owner, count)])
 
     def complete_left(self, owner: FedSequence) -> None:
         """The owner ended, outside of a step or after it gave its blocks back: the prefix cache may have them still."""
@@ -58,16 +64,21 @@ class BlockOwners:
         if index >= shared:
             return
         first = max(index * self.block_size, self.first_position)
-        is_partly_fed = owner.num_finalized == index and owner.blocks[index] == blocks[index] and owner.num_fed > first
+        is_partly_fed = owner.num_fed > first and self.has_part(owner, index, blocks[index])
         if owner.num_fed <= first or is_partly_fed:
-            begin = owner.num_fed if is_partly_fed else first
-            copy = FedSequence(owner.request, num_fed=begin, num_finalized=index, blocks=[*blocks[:shared]])
-            copy.num_computed = shared * self.block_size
+            begin, end = owner.num_fed if is_partly_fed else first, shared * self.block_size
+            copy = FedSequence(
+                owner.request, num_fed=begin, num_computed=end, num_finalized=index, blocks=[*blocks[:shared]],
+                is_copy=True,
+            )  # fmt: skip
             if self.pending is not None:
-                self.pending.copy(owner, copy, begin - 1, copy.num_computed)
+                copy.long = self.pending.copied(owner, begin - 1, end)
             self.complete([self.feeds.idle(copy)])
-            if self.pending is not None:
-                self.pending.forget(copy)
+
+    def has_part(self, owner: FedSequence, index: int, block: int) -> bool:
+        """Whether the block has the part of the owner's block number `index` that was fed, and nothing since."""
+        is_latest = owner.num_finalized == index and self.draft_blocks.fed_in.get(block) == owner.latest_feed
+        return is_latest and owner.blocks[index] == block
 
 
 def num_own(owner: FedSequence, blocks: Sequence[int], hashes: Sequence[bytes]) -> int:

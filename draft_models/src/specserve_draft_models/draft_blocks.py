@@ -26,16 +26,23 @@ class DraftBlocks:
         self.states = states
         self.hash_of: dict[int, bytes] = {}
         """Block -> chain hash of the tokens for which it is complete."""
+        self.fed_in: dict[int, int] = {}
+        """Block -> the number of the latest feed into it."""
+        self.num_feeds = 0
 
     def finalize(self, request: Request, blocks: Sequence[int], index: int) -> None:
         """Block number `index` of the request, whose blocks these are, is complete in the draft layers."""
         if index < len(request.hashes):
             self.hash_of[blocks[index]] = request.hashes[index]
 
-    def reopen(self, blocks: Sequence[int]) -> None:
-        """Other tokens are about to be fed into these blocks: what was noted of their former ones is void."""
+    def reopen(self, blocks: Sequence[int]) -> int:
+        """Other tokens are about to be fed into these blocks: what was noted of their former ones is void. The number
+        of that feed."""
+        self.num_feeds += 1
         for block in blocks:
             self.hash_of.pop(block, None)
+            self.fed_in[block] = self.num_feeds
+        return self.num_feeds
 
     def has(self, blocks: Sequence[int], hashes: Sequence[bytes]) -> bool:
         """Whether these blocks, which the prefix cache has for these hashes, are all complete."""

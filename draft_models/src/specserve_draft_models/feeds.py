@@ -84,7 +84,8 @@ class Feeds:
         if not readings:
             return None
         for reading in readings:
-            self.draft_blocks.reopen(reading.blocks[reading.sequence.num_finalized :])
+            sequence = reading.sequence
+            sequence.latest_feed = self.draft_blocks.reopen(reading.blocks[sequence.num_finalized :])
         hidden = None if self.pending is None else self.hidden_of(readings, self.pending)
         fed = [reading for reading in readings if reading.span.length]
         for reading in readings:
@@ -125,7 +126,7 @@ class Feeds:
         sequence, span, blocks, num_complete = reading
         if span.length:
             sequence.num_fed = min(span.start + span.known, len(blocks) * self.block_size)
-        if sequence.long and self.pending is not None:
+        if sequence.long and not sequence.is_copy and self.pending is not None:
             self.pending.shorten(sequence, self.num_ready(sequence))
         for index in range(sequence.num_finalized, num_complete):
             self.draft_blocks.finalize(sequence.request, blocks, index)

@@ -101,9 +101,9 @@ class PendingHidden:
         """row: [W]."""
         self.ring.write(self.ring.indices(self.place(sequence), range(position, position + 1)), row[None])
 
-    def copy(self, source: FedSequence, target: FedSequence, begin: int, end: int) -> None:
-        """The positions [begin, end) wait for the target, too, of which nothing waits yet."""
-        target.long = [(begin, self.gather(self.pieces(source, begin, end)))]
+    def copied(self, sequence: FedSequence, begin: int, end: int) -> list[tuple[int, Tensor]]:
+        """The positions [begin, end), all of which wait, as `FedSequence.long` has them."""
+        return [(begin, self.gather(self.pieces(sequence, begin, end)))]
 
     def place(self, sequence: FedSequence) -> int:
         if sequence.place < 0:

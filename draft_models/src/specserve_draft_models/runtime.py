@@ -70,8 +70,9 @@ class DraftModelRuntime:
         self.passes: DraftPass | None = None
         """Set by `draft_pass`; reads what waits for nobody's draft."""
         self.sequences: dict[str, FedSequence] = {}
-        self.ended: dict[str, FedSequence] = {}
-        """Those that ended in the current step, which may have completed a block."""
+        self.ended: dict[int, FedSequence] = {}
+        """Those that ended in the current step, which may have completed a block, or in none since the latest feed; by
+        id() of the request, since others may have its name by now."""
         self.ended_before: list[FedSequence] = []
         """Those that ended in the step before, and were fed if at all."""
         self.run: IdleSteps | None = None
@@ -101,7 +102,7 @@ class DraftModelRuntime:
         sequence = self.sequences.pop(request.id, None)
         if sequence is None:
             return
-        self.ended[request.id] = sequence
+        self.ended[id(request)] = sequence
         if request.finish_reason == "abort" and request.hashes:  # no step comes in which it ends
             if sequence.holds_blocks:
                 self.complete([self.feeds.idle(sequence)])
@@ -174,7 +175,8 @@ class DraftModelRuntime:
         limits: Sequence[int],
         num_masks: Sequence[int],
     ) -> Feed | None:
-        left = self.take_left(batch) if self.ended else []
+        if self.ended:
+            self.complete_left(batch)
         if self.pending is not None:
             for ended in self.ended_before:
                 self.pending.forget(ended)
@@ -184,7 +186,7 @@ class DraftModelRuntime:
         due = False
         for i, span in enumerate(batch.spans):
             request = span.request
-            sequence = self.sequences.get(request.id) or self.ended.get(request.id)
+            sequence = self.sequences.get(request.id) or self.ended.get(id(request))
             if sequence is None:
                 continue
             if sequence.was_restarted(span.start):
@@ -196,7 +198,7 @@ class DraftModelRuntime:
             num_pending = self.feeds.num_ready(sequence) - sequence.num_fed
             if limits[i] > 0 and self.can_draft(sequence):
                 drafting.append((i, sequence))
-            elif request.id in self.ended:
+            elif id(request) in self.ended:
                 if request.hashes:  # else nobody finds its blocks
                     others.append(sequence)
                     due = True
@@ -207,18 +209,17 @@ class DraftModelRuntime:
             others = []
         readings = [self.feeds.drafting(sequence, place, num_masks[i]) for place, (i, sequence) in enumerate(drafting)]
         readings += [self.feeds.idle(sequence) for sequence in others]
-        self.ended_before = [*self.ended.values(), *left]
+        self.ended_before = [*self.ended.values()]
         self.ended.clear()
         return self.feeds.make(readings, [i for i, _ in drafting])
 
-    def take_left(self, batch: ScheduledBatch) -> list[FedSequence]:
-        """Those that ended and are not in this step. A request that raises alone ends so."""
+    def complete_left(self, batch: ScheduledBatch) -> None:
+        """Feed what waits of requests that ended and are not in this step. One that raises alone ends so."""
         requests = {id(span.request) for span in batch.spans}
-        left = [sequence for sequence in self.ended.values() if id(sequence.request) not in requests]
-        for sequence in left:
-            del self.ended[sequence.request.id]
+        left = [key for key in self.ended if key not in requests]
+        self.ended_before += [self.ended.pop(key) for key in left]
+        for sequence in self.ended_before[len(self.ended_before) - len(left) :]:
             self.owners.complete_left(sequence)
-        return left
 
     def advance(
         self, sequence: FedSequence, start: int, rows: Sequence[int], num_computed: int, blocks: Sequence[int]

@@ -42,6 +42,10 @@ class FedSequence:
     """In the ring of hidden states; -1 before it has any."""
     long: list[tuple[int, Tensor]] = field(default_factory=list)
     """Hidden states that the ring has no room for, in order: (first position, [n, W])."""
+    latest_feed: int = 0
+    """The number of the latest feed of it, as `DraftBlocks.fed_in` has it of blocks."""
+    is_copy: bool = False
+    """Whether what waits of it waits of another sequence, which keeps it."""
     is_complete: bool = True
     """Whether the draft layers have, or can be fed, every position; nothing is drafted where they cannot."""
 

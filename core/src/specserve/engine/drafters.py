@@ -81,7 +81,7 @@ class SeveralDrafters:
     pass_seconds = 0.0
 
     def __init__(self, guards: Sequence[GuardedDrafter], composer: DraftComposer) -> None:
-        self.guards = sorted(guards, key=lambda guard: not guard.reads_logits)
+        self.guards = sorted(guards, key=place_by_logits)
         self.composer = composer
         self.seconds_of_others = 0.0
 
@@ -120,7 +120,7 @@ class SeveralDrafters:
         """Those that are not switched off."""
         by_name = {guard.name: guard for guard in self.guards if guard.enabled}
         order = [by_name[name] for name in self.composer.draft_order(list(by_name))]
-        return sorted(order, key=lambda guard: (not guard.proposes_forced, not guard.reads_logits))
+        return sorted(order, key=lambda guard: (not guard.proposes_forced, place_by_logits(guard)))
 
     def observe(self, batch: ScheduledBatch, verdict: Verdict, seconds: float) -> None:
         self.composer.observe(batch, verdict, seconds)
@@ -129,6 +129,11 @@ class SeveralDrafters:
         self.composer.stop(request)
         for guard in self.guards:
             guard.stop(request)
+
+
+def place_by_logits(guard: GuardedDrafter) -> int:
+    """Those that only read them are before those that may overwrite them, too."""
+    return (1 if guard.computes_with_target else 0) if guard.reads_logits else 2
 
 
 def limit_for(guard: GuardedDrafter, request: Request, limit: int) -> int:

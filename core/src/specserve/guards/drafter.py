@@ -76,7 +76,7 @@ class GuardedDrafter:
         """Else it is called as if it were to propose, after steps for which nobody wants a draft."""
         self.observes_idle = drafter.__class__.observe_idle is not Drafter.observe_idle
         """It may be told of idle steps afterwards."""
-        self.reads_logits = drafter.needs.logits
+        self.reads_logits, self.computes_with_target = drafter.needs.logits, drafter.needs.target_rows > 0
         self.proposes_forced, self.continues_forced = drafter.proposes_forced, drafter.continues_forced
         self.num_faults = self.faults_in_a_row = 0
         self.enabled = True

@@ -38,7 +38,7 @@ class GraphShape(msgspec.Struct, frozen=True, kw_only=True):
     has_trees: bool
     """Do draft tokens branch?"""
     is_draft_model: bool = False
-    """Is it a pass of a draft model? Otherwise it is a step of the target."""
+    """Is it a pass of a draft model? Otherwise it is a step of the target, or a pass of it that drafts."""
 
 
 class AdapterLimits(NamedTuple):

@@ -96,7 +96,7 @@ class EngineCollector(Collector):
         labels = ("mode", "reason")
         steps, passes = list(metrics.graph_steps.items()), list(metrics.graph_draft_passes.items())
         yield self.make.counter("specserve_graph_steps", "Steps by graph mode and reason", labels, steps)
-        help = "Draft model passes by graph mode and reason"
+        help = "Passes that draft, by graph mode and reason"
         yield self.make.counter("specserve_graph_draft_passes", help, labels, passes)
 
     def infos(self) -> Iterator[MetricFamily]:
