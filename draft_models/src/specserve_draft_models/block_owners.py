@@ -36,7 +36,10 @@ class BlockOwners:
         """The first that has a key."""
 
     def complete_given(self, request: Request, num_blocks: int, owners: Iterable[FedSequence]) -> None:
-        """The prefix cache gave the request its first blocks, so that they still hold their tokens."""
+        """The prefix cache gave the request its first blocks, so that they still hold their tokens.
+
+        Where an owner has other copies of some of them, those that were given are fed before its own: what was fed
+        waits for no other copy."""
         blocks, hashes = request.blocks[:num_blocks], request.hashes
         for owner in sorted(owners, key=lambda sequence: sequence.num_finalized):
             if owner.is_complete:
@@ -48,6 +51,7 @@ class BlockOwners:
                     self.complete_own(owner, own)
 
     def complete_own(self, owner: FedSequence, count: int) -> None:
+        """Feed the first `count` of the owner's blocks, if it still holds them."""
         if owner.holds_blocks and count > owner.num_finalized:
             self.complete([self.feeds.idle(owner, count)])
 

@@ -216,9 +216,9 @@ class DraftModelRuntime:
     def complete_left(self, batch: ScheduledBatch) -> None:
         """Feed what waits of requests that ended and are not in this step. One that raises alone ends so."""
         requests = {id(span.request) for span in batch.spans}
-        left = [key for key in self.ended if key not in requests]
-        self.ended_before += [self.ended.pop(key) for key in left]
-        for sequence in self.ended_before[len(self.ended_before) - len(left) :]:
+        left = [self.ended.pop(key) for key in [*self.ended] if key not in requests]
+        self.ended_before += left  # first: they are forgotten, though a pass may raise
+        for sequence in left:
             self.owners.complete_left(sequence)
 
     def advance(

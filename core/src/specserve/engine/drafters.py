@@ -132,7 +132,8 @@ class SeveralDrafters:
 
 
 def place_by_logits(guard: GuardedDrafter) -> int:
-    """Those that only read them are before those that may overwrite them, too."""
+    """0 of those that read the step's logits, 1 of those that read and then may overwrite them, 2 of those that may
+    overwrite them."""
     return (1 if guard.computes_with_target else 0) if guard.reads_logits else 2
 
 
