@@ -11,11 +11,12 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from process_table import command_line, descendants, wait_until_gone
+from process_table import PATIENCE, command_line, descendants, wait_until_gone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -123,6 +124,15 @@ class ServerProcess:
         self.process.wait()
         assert self.process.stdout is not None
         self.process.stdout.close()
+
+    def lines_with(self, words: str, count: int = 1) -> list[str]:
+        """Of the log, as soon as so many have these words: what a client or a signal brings about is logged somewhat
+        later than the client sees it."""
+        until = time.monotonic() + PATIENCE
+        while len(found := [line for line in self.log.read_text().splitlines() if words in line]) < count:
+            assert time.monotonic() < until, f"not logged {count} times: {words}\n{self.end_of_log()}"
+            time.sleep(0.01)
+        return found
 
     def end_of_log(self) -> str:
         return self.log.read_text(errors="replace")[-MOST_LOG:]

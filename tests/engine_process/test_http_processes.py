@@ -183,7 +183,7 @@ def test_the_access_log_has_a_line_for_each_request_with_its_client(
             headers = {"Content-Type": "application/json", "X-Request-Id": f"logged-{i}{path}"}
             connection.request("POST", path, body, {**headers, "X-Specserve-Client": "somebody"})
             assert connection.getresponse().read()
-    lines = [json.loads(line) for line in server.log.read_text().splitlines() if "logged-" in line]
+    lines = [json.loads(line) for line in server.lines_with("logged-", 2 * NUM_PROCESSES)]
     ids = [f"logged-{i}{path}" for i in range(NUM_PROCESSES) for path in ("/v1/responses", "/tokenize")]
     assert sorted(line["id"] for line in lines) == sorted(ids)
     assert {line["client"] for line in lines} == {"127.0.0.1"}
@@ -199,13 +199,7 @@ def leave(server: ServerProcess, attempt: int) -> list[int]:
             response = connection.getresponse()
             assert response.readline().startswith(b"event: ")
             response.close()
-    deadline = time.monotonic() + 60
-    while True:
-        lines = [json.loads(line) for line in server.log.read_text().splitlines() if f"left-{attempt}-" in line]
-        if len(lines) == NUM_PROCESSES:
-            return [line["status"] for line in lines]
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    return [json.loads(line)["status"] for line in server.lines_with(f"left-{attempt}-", NUM_PROCESSES)]
 
 
 def test_a_client_that_leaves_a_response_is_noticed_wherever_it_came(server: ServerProcess) -> None:
