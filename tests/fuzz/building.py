@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from fuzz.parts.guessing import Oracle
     from fuzz.parts.processing import Processor
     from fuzz.plans import EnginePlan, ModelPlan
+    from specserve.models.config import ModelConfig
 
 REFERENCE_BLOCK_SIZE = 16
 KV_EVENTS = {"endpoint": "tcp://127.0.0.1:*", "buffer": 1_000_000}
@@ -182,22 +183,22 @@ def build_reference(
 def attention_of(built: Built) -> dict[str, Any]:
     """The backends that serve prompts and answers, as a reference's configuration names them."""
     backend = built.engine.runner.attention
-    if not hasattr(backend, "generated") or backend.prompt.name == backend.generated.name:
-        name = getattr(backend, "prompt", backend).name
-        return {"attention": name, "hybrid": None}
-    return {"attention": "auto", "hybrid": {"prefill": backend.prompt.name, "decode": backend.generated.name}}
+    prompt, generated = (name_of(getattr(backend, phase, backend)) for phase in ("prompt", "generated"))
+    if prompt == generated:
+        return {"attention": prompt, "hybrid": None}
+    return {"attention": "auto", "hybrid": {"prefill": prompt, "decode": generated}}
+
+
+def name_of(backend: Any) -> str:
+    """Of one for heads of several sizes, the name of its parts."""
+    name: str = getattr(backend, "backends", (backend,))[0].name
+    return name
 
 
 def build(model: ModelPlan, path: Path, setup: PluginSetup, *, num_blocks: int, **fields: Any) -> Built:
     """`fields` are those of EngineConfig."""
-    sizes, block_size = read_config(path), fields["block_size"]
-    ranks = setup.options.get("tensor_parallel", {}).get("ranks", 1)
-    num_kv_heads = ranks * max(1, sizes.num_kv_heads // ranks)
-    is_int8 = setup.options.get("cpu", {}).get("kv") == "int8"
-    head_dim, dtype = (sizes.head_dim + 4, torch.int8) if is_int8 else (sizes.head_dim, getattr(torch, model.dtype))
-    num_layers = len(sizes.attention_layers)
-    bytes_per_block = KVCache.bytes_per_block(num_layers, block_size, num_kv_heads, head_dim, dtype)
-    bytes_per_block += sum(sizes.token_widths) * block_size * getattr(torch, model.dtype).itemsize
+    sizes = read_config(path)
+    bytes_per_block = fields["block_size"] * bytes_per_token(sizes, getattr(torch, model.dtype), setup)
     config = EngineConfig(
         model=str(path),
         dtype=model.dtype,
@@ -214,6 +215,18 @@ def build(model: ModelPlan, path: Path, setup: PluginSetup, *, num_blocks: int, 
     )
     host = PluginHost.start(config, setup.extra)
     return Built(assemble(config, host), host)
+
+
+def bytes_per_token(sizes: ModelConfig, dtype: torch.dtype, setup: PluginSetup) -> int:
+    """In the cache."""
+    ranks = setup.options.get("tensor_parallel", {}).get("ranks", 1)
+    is_int8 = setup.options.get("cpu", {}).get("kv") == "int8"
+    beside, kept = (4, torch.int8) if is_int8 else (0, dtype)
+    total = sum(sizes.token_widths) * dtype.itemsize
+    for layer in map(sizes.attention, sizes.attention_layers):
+        num_kv_heads = ranks * max(1, layer.num_kv_heads // ranks)
+        total += KVCache.bytes_per_block(1, 1, num_kv_heads, layer.head_dim + beside, kept)
+    return total
 
 
 def draft_bytes(setup: PluginSetup, num_blocks: int, bytes_per_block: int, fields: Mapping[str, Any]) -> int:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fuzz.drawing.engines import INSTRUCTION_SETS
-from fuzz.drawing.models import FAMILIES, WITH_SHARED_EXPERTS
+from fuzz.drawing.models import FAMILIES
+from fuzz.drawing.relatives import RELATIVES
 from specserve_cpu._native import instruction_sets
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ SHARES: dict[float, tuple[str, ...]] = {
         ),
     ),
     0.04: (
-        *(f"family {name}" for name in FAMILIES if name not in ("llama", *WITH_SHARED_EXPERTS)),
+        *(f"family {name}" for name in FAMILIES if name not in ("llama", *RELATIVES)),
         *("rope linear", "rope dynamic", "rope llama3", "rope yarn", "rope longrope", "weights sticky"),
         *(
             "processor apply",
@@ -93,7 +94,7 @@ SHARES: dict[float, tuple[str, ...]] = {
         *("end of text of its own", "drafter evil", "drafter at fault", "planner at fault", "observer at fault"),
     ),
     0.02: (
-        *(f"family {name}" for names in WITH_SHARED_EXPERTS.items() for name in names),
+        *(f"family {name}" for family, (relative, _) in RELATIVES.items() for name in (family, relative)),
         *("weights peaked", "weights flat", "weights ties", "weights poison", "weights tiny", "weights hopeless"),
         *("quantised w4", "quantised w4 asymmetric", "quantised w8 asymmetric"),
         *("rope partial", "drafters 0", "drafters 3", "drafter switched off"),

@@ -25,10 +25,11 @@ FORMS = {
 OF_ALL_SIZES = ("w4", "w4 asymmetric", "w8 asymmetric")
 """The others have words of eight inputs or outputs."""
 NOT_QUANTISED = (
-    *("gpt_oss", "granitemoe", "granitemoeshared", "mixtral", "olmoe", "qwen2_moe", "qwen3_moe"),
-    *("lfm2", "lfm2_moe", "lfm3", "qwen3_5_text", "qwen3_5_moe_text"),
+    *("gpt_oss", "granitemoe", "granitemoeshared", "mixtral", "olmoe", "qwen2_moe", "qwen3_moe", "glm4_moe"),
+    *("lfm2", "lfm2_moe", "lfm3", "qwen3_5_text", "qwen3_5_moe_text", "gemma4_text"),
 )
-"""Families with experts, convolutions or recurrent layers, whose files are not only of matrices."""
+"""Families with experts, convolutions or recurrent layers, or vectors of tokens in all layers, whose files are not only
+of matrices of layers alike."""
 SHARE = 0.25
 
 

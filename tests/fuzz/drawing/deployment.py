@@ -29,9 +29,12 @@ NOT_BY_TRANSFORMERS = (
     "qwen3_5_moe_text",
     "qwen2_moe",
     "granitemoeshared",
+    "glm4_moe",
+    "gemma4_text",
+    "mimo",
 )
 """transformers refuses Phi-3's factors for a part; its classes have no modules for single experts, which drawn
-adapters name; and its convolutions and recurrent layers keep their states themselves."""
+adapters name; its convolutions and recurrent layers keep their states themselves; and it has no MiMo."""
 NOT_DIVIDED = ("olmo2", "olmo3", "olmoe", "lfm2", "lfm2_moe", "lfm3", "qwen3_5_text", "qwen3_5_moe_text")
 """Families that ranks cannot divide: one norm is of all heads, or layers have no heads."""
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fuzz.drawing.positions import draw_rope, draw_windows
+from fuzz.drawing.relatives import as_relative
 from fuzz.plans import ModelPlan, changed
 from fuzz.quantising import draw_form
 from fuzz.weights import KINDS, NOT_FINITE
 from specserve_workbench.testing.toy_tokenizer import EOS_ID
+
+if TYPE_CHECKING:
+    import random
 
 FAMILIES = (
     *("llama", "mistral", "qwen2", "qwen3"),
@@ -17,12 +20,6 @@ FAMILIES = (
     *("gpt_oss", "granitemoe", "mixtral", "olmoe", "qwen3_moe"),
     *("lfm2", "lfm2_moe", "lfm3", "qwen3_5_text"),
 )
-WITH_SHARED_EXPERTS = {
-    "granitemoe": "granitemoeshared",
-    "qwen3_moe": "qwen2_moe",
-    "qwen3_5_text": "qwen3_5_moe_text",
-}
-"""Families whose config.json a relative may have as well, with the shared expert of its toy."""
 DTYPES = ("float32", "bfloat16", "float16")
 MOST_HEAD_WIDTH = 640
 
@@ -48,14 +45,9 @@ def draw_model(rng: random.Random) -> ModelPlan:
         config=config,
         eos=draw_eos(rng, config["vocab_size"]),
     )
-    plan = changed(plan, family=draw_relative(plan.seed, family))
+    plan = as_relative(plan)
     finite = plan.weights not in NOT_FINITE
-    return changed(plan, quantised=draw_form(plan.seed, family, config)) if finite else plan
-
-
-def draw_relative(seed: int, family: str) -> str:
-    """By numbers of its own: other plans are what they were without it."""
-    return WITH_SHARED_EXPERTS.get(family, family) if random.Random(f"relative {seed}").random() < 0.5 else family
+    return changed(plan, quantised=draw_form(plan.seed, plan.family, config)) if finite else plan
 
 
 def draw_demo(rng: random.Random) -> ModelPlan:

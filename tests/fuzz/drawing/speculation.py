@@ -23,7 +23,7 @@ TOGETHER = (
     ("evil", "eagle"),
 )
 THREE = (("noisy", "repeat", "ngram"), ("ngram", "oracle", "repeat"), ("eagle", "noisy", "ngram"))
-NO_DRAFT_MODELS = ("qwen3_5_moe_text",)
+NO_DRAFT_MODELS = ("qwen3_5_moe_text", "gemma4_text")
 HEADS = {3: "dspark", 5: "peagle"}
 """Kinds of heads of their own, for drafts of so many steps."""
 TREE_HEADS = ("dspark",)
