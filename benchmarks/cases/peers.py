@@ -11,10 +11,11 @@ import math
 from contextlib import ExitStack
 from importlib.metadata import distributions
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.lib.report import Check, Options, Result
 from benchmarks.lib.shapes import MODEL_HELP, model_directory
+from benchmarks.lib.subjects import SUBJECTS
 from benchmarks.lib.timing import alternate, spread
 from benchmarks.lib.workload import DTYPE, MANY, MODEL, NUM_TOKENS, PROMPT_LEN
 from benchmarks.peers.engine_process import CrashedError
@@ -55,6 +56,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--workloads", nargs="+", choices=names, default=names)
     parser.add_argument("--weights", choices=list(OPENVINO_FORMATS), default="auto", help="auto: bfloat16")
     parser.add_argument("--activations", choices=("auto", "int8"), default="auto", help="of specserve's 8-bit weights")
+    parser.add_argument("--head", help="an EAGLE-3 head for the workloads eagle3; default: the model's own")
     parser.add_argument("--against", nargs="+", choices=list(TARGETS), default=list(TARGETS))
     return parser
 
@@ -63,8 +65,10 @@ def run(options: Options) -> Result:
     chosen = arguments().parse_args(options.rest)
     peers = [name for name in installed() if name in chosen.against]
     missing = [name for name in chosen.against if name not in peers]
-    workloads = [workload for workload in WORKLOADS if workload.name in chosen.workloads]
-    settings = Settings(str(model_directory(chosen.model)), options.threads, chosen.weights, chosen.activations)
+    eagle = head_options(chosen.model, chosen.head)
+    workloads = [one for one in WORKLOADS if one.name in chosen.workloads and (eagle or one.mode != "eagle3")]
+    model = str(model_directory(chosen.model))
+    settings = Settings(model, options.threads, chosen.weights, chosen.activations, eagle)
     measured = list(measure(workloads, chosen.counts, settings, peers, options.rounds(3, 1))) if peers else []
     notes = [
         f"{name} is left out: it is not installed. `python -m benchmarks.peers.make_peers {name}` does it."
@@ -77,6 +81,10 @@ def run(options: Options) -> Result:
         notes.append("llama.cpp is asked over HTTP by the benchmark itself, for plain decoding only.")
     if "openvino" in peers and any(workload.mode == "http" for workload in workloads):
         notes.append("OpenVINO GenAI has no HTTP server of its own.")
+    if any(workload.mode == "eagle3" for workload in workloads):
+        notes.append(f"eagle3: {eagle['model']}; specserve plans how many tokens it drafts, vLLM drafts 3 a step.")
+    elif any(name.startswith("eagle3") for name in chosen.workloads):
+        notes.append("The workloads eagle3 are left out: the model has no head. Give one by `--head`.")
     notes += [f"{one.row.name}, {name} crashed: {error}" for one in measured for name, error in one.errors.items()]
     return Result(
         title=f"{chosen.model}, {PROMPT_LEN} prompt tokens, {NUM_TOKENS} output tokens each, {DTYPE}, "
@@ -88,6 +96,12 @@ def run(options: Options) -> Result:
         notes=notes,
         raw={f"{one.row.name}, {name}": samples for one in measured for name, samples in one.samples.items()},
     )
+
+
+def head_options(model: str, head: str | None) -> dict[str, Any]:
+    """Of the plugin eagle; empty where there is no head."""
+    own = SUBJECTS[model].eagle if model in SUBJECTS else {}
+    return {**own, "model": head} if head else own
 
 
 def measure(

@@ -28,7 +28,7 @@ from benchmarks.peers.engine_process import EngineProcess
 from benchmarks.peers.engines import SPECSERVE, Settings, exported, program, specserve_environment
 from benchmarks.peers.exports import clean_environment, openvino_export
 from benchmarks.peers.make_peers import PEERS
-from benchmarks.peers.workloads import Row, Workload, job_of
+from benchmarks.peers.workloads import EDITS, Row, Workload, job_of
 from specserve.models.locate import locate_model
 from specserve.text.tokenizer import HfTokenizer
 
@@ -62,13 +62,13 @@ class Cell(NamedTuple):
 
 
 DECODE, PROMPT = Workload("decode", "plain"), Workload("prompt of 2,000", "plain")
-EDITS = Workload("edits", "lookup", edits=True)
+EDITED = Workload("edits", "ngram", text=EDITS)
 CELLS = (
     Cell(DECODE, 1, PROMPT_LEN, NUM_TOKENS, 1.1),
     Cell(DECODE, 8, PROMPT_LEN, NUM_TOKENS, 2.0),
     Cell(DECODE, 32, PROMPT_LEN, NUM_TOKENS, 3.0),
     Cell(PROMPT, 1, LONG_PROMPT, 1, 1.0),
-    Cell(EDITS, 1, 600, 200, 2.0),
+    Cell(EDITED, 1, 600, 200, 2.0),
 )
 
 
@@ -146,7 +146,7 @@ def measure(
 
 def make_engines(file: Path, mode: str, threads: int, server: Path | None) -> dict[str, Engine]:
     setup: EngineSetup = {
-        "model": str(file.resolve()), "lookup": mode == "lookup", "threads": threads, "max_len": MAX_LEN,
+        "model": str(file.resolve()), "drafts": mode, "eagle": {}, "threads": threads, "max_len": MAX_LEN,
         "max_seqs": 32 if mode == "plain" else 1, "weights": "auto", "activations": "auto",
     }  # fmt: skip
     ours = program(SPECSERVE, mode, sys.executable, specserve_environment())

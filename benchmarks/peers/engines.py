@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from benchmarks.lib.workload import DTYPE, MANY, NUM_TOKENS, PROMPT_LEN, SERVE_FLAGS
 from benchmarks.peers.engine_process import CrashedError, EngineProcess, Program
@@ -35,6 +35,7 @@ OF_MANY = {"vllm": {8: 2.5, 32: 2.0}}
 memory can do."""
 MAX_LEN = PROMPT_LEN + NUM_TOKENS + 32
 """With room for the draft tokens of the last step."""
+NO_HEAD: Mapping[str, Any] = {}
 
 
 def target_of(peer: str, num_requests: int) -> float:
@@ -77,17 +78,24 @@ class Settings(NamedTuple):
 
     activations: str = "auto"
     """Of specserve: what its 8-bit weights are multiplied by. The others choose by themselves."""
+    eagle: Mapping[str, Any] = NO_HEAD
+    """Options of specserve's plugin eagle, whose `model` is an EAGLE-3 head; the others get the head alone."""
 
     def setup(self, mode: str, model: str) -> EngineSetup:
         return {
             "model": model,
-            "lookup": mode == "lookup",
+            "drafts": mode,
+            "eagle": self.head_options() if mode == "eagle3" else {},
             "threads": self.threads,
             "max_len": MAX_LEN,
             "max_seqs": MANY,
             "weights": self.weights,
             "activations": self.activations,
         }
+
+    def head_options(self) -> dict[str, Any]:
+        """With the head's directory in place of its name."""
+        return {**self.eagle, "model": str(locate_model(self.eagle["model"]).resolve())}
 
 
 def installed() -> list[str]:
@@ -147,8 +155,8 @@ def vllm_environment(threads: int) -> dict[str, str]:
 
 
 def make_openvino(mode: str, settings: Settings) -> Engine | None:
-    """None for HTTP: OpenVINO GenAI has no server."""
-    if mode == "http":
+    """None for HTTP, since OpenVINO GenAI has no server, and for heads, which are not exported for it."""
+    if mode in ("http", "eagle3"):
         return None
     return exported("openvino", mode, settings, openvino_export)
 

@@ -92,8 +92,8 @@ def compare(asked: Asked, rounds: int) -> Compared:
 
 def make_engines(asked: Asked) -> dict[str, Engine]:
     setup: EngineSetup = {
-        "model": str(asked.model), "lookup": False, "threads": asked.threads, "max_len": MAX_LEN, "max_seqs": MANY,
-        "weights": asked.weights, "activations": asked.weights,
+        "model": str(asked.model), "drafts": "plain", "eagle": {}, "threads": asked.threads, "max_len": MAX_LEN,
+        "max_seqs": MANY, "weights": asked.weights, "activations": asked.weights,
     }  # fmt: skip
     ours = specserve_environment()
     engines: dict[str, Engine] = {SPECSERVE: EngineProcess(program(SPECSERVE, "state", sys.executable, ours), setup)}

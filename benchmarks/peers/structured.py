@@ -38,7 +38,7 @@ class Variant(NamedTuple):
     against: str
     """Who is compared with it."""
     mode: str
-    """"plain" or "lookup" (n-gram speculation)."""
+    """"plain" or "ngram"."""
     grammar: dict[str, str]
     """Options of specserve's plugin grammar."""
 
@@ -48,8 +48,8 @@ VARIANTS = {
     VLLM: Variant(VLLM, "plain", {}),
     MASKS: Variant(VLLM, "plain", {"forced_drafts": "false"}),
     FORCED: Variant(VLLM, "plain", {}),
-    VLLM_NGRAM: Variant(VLLM_NGRAM, "lookup", {}),
-    BESIDE: Variant(VLLM_NGRAM, "lookup", {}),
+    VLLM_NGRAM: Variant(VLLM_NGRAM, "ngram", {}),
+    BESIDE: Variant(VLLM_NGRAM, "ngram", {}),
 }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from benchmarks.lib.workload import NUM_TOKENS, PROMPT_LEN, edit_prompt, prompts
+from benchmarks.lib.workload import NUM_TOKENS, PROMPT_LEN, edit_prompt, held_out_prompts, prompts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 FILE_LEN = 500
 """Tokens of a file; with the beginning of its edited copy a little more than PROMPT_LEN."""
 TEMPERATURE = 0.8
+CODE, EDITS, HELD_OUT = "code", "edits", "held-out"
+"""What prompts are: files; files and the beginning of an edited copy, so that the output repeats the file; files that
+neither the demo model nor its heads were trained on."""
 
 
 class Workload(NamedTuple):
@@ -26,21 +29,22 @@ class Workload(NamedTuple):
 
     name: str
     mode: str
-    """Which processes serve it: "plain", "lookup" (n-gram speculation) or "http"."""
+    """Which processes serve it: "plain", "ngram" or "eagle3" (drafts in all engines), or "http"."""
     temperature: float = 0.0
-    edits: bool = False
-    """Every prompt is a file and the beginning of an edited copy, so that the output repeats the file."""
+    text: str = CODE
 
 
 WORKLOADS = (
     Workload("greedy", "plain"),
     Workload("sampled", "plain", TEMPERATURE),
-    Workload("ngram-greedy", "lookup"),
-    Workload("ngram-edits", "lookup", edits=True),
-    Workload("ngram-sampled", "lookup", TEMPERATURE),
+    Workload("ngram-greedy", "ngram"),
+    Workload("ngram-edits", "ngram", text=EDITS),
+    Workload("ngram-sampled", "ngram", TEMPERATURE),
+    Workload("eagle3-greedy", "eagle3", text=HELD_OUT),
+    Workload("eagle3-sampled", "eagle3", TEMPERATURE, text=HELD_OUT),
     Workload("http", "http"),
 )
-MODES = ("plain", "lookup", "http")
+MODES = ("plain", "ngram", "eagle3", "http")
 
 
 class Row(NamedTuple):
@@ -58,15 +62,18 @@ class Row(NamedTuple):
 
 def rows_of(workloads: Sequence[Workload], counts: Sequence[int], num_jobs: int, tokenizer: Tokenizer) -> Iterator[Row]:
     """One row per workload and number of concurrent requests. They share no prompt."""
-    windows = iter(prompts(tokenizer, len(workloads) * sum(counts) * num_jobs, PROMPT_LEN))
-    for workload in workloads:
-        for count in counts:
-            jobs = [job_of(workload, list(islice(windows, count)), tokenizer) for _ in range(num_jobs)]
-            yield Row(workload, count, jobs)
+    held_out = [workload for workload in workloads if workload.text == HELD_OUT]
+    others = [workload for workload in workloads if workload.text != HELD_OUT]
+    for read, alike in ((prompts, others), (held_out_prompts, held_out)):
+        windows = iter(read(tokenizer, len(alike) * sum(counts) * num_jobs, PROMPT_LEN) if alike else ())
+        for workload in alike:
+            for count in counts:
+                jobs = [job_of(workload, list(islice(windows, count)), tokenizer) for _ in range(num_jobs)]
+                yield Row(workload, count, jobs)
 
 
 def job_of(workload: Workload, windows: list[tuple[int, ...]], tokenizer: Tokenizer) -> Job:
-    if workload.edits:
+    if workload.text == EDITS:
         windows = [edit_prompt(tokenizer, window[:FILE_LEN])[-PROMPT_LEN:] for window in windows]
     prompt_ids = [list(window) for window in windows]
     return {"prompts": prompt_ids, "num_tokens": NUM_TOKENS, "temperature": workload.temperature}

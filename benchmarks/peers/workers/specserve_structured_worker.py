@@ -1,9 +1,10 @@
-"""specserve with the plugin grammar, asked for text with and without a schema; with `lookup`, with ngram too."""
+"""specserve with the plugin grammar, asked for text with and without a schema; with n-gram drafts, with ngram too."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from specserve_worker import PLUGINS
 from together import Emitted, decode_together
 from wire import answer_jobs
 
@@ -26,7 +27,7 @@ def load(setup: StructuredSetup) -> Callable[[StructuredJob], Iterator[Reply]]:
         threads=setup["threads"],
         kv_memory=KV_MEMORY,
         prefix_cache=False,
-        plugins=("grammar", "ngram") if setup["lookup"] else ("grammar",),
+        plugins=("grammar", *PLUGINS[setup["drafts"]]),
         plugin_options={"grammar": setup["grammar"]},
     )
     engine = assemble(config, PluginHost.start(config)).engine

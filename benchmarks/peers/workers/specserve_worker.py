@@ -1,4 +1,4 @@
-"""specserve as it is installed, default plugins included; with `lookup`, `--plugin ngram`."""
+"""specserve as it is installed, default plugins included; with drafts, the plugin that makes them."""
 
 from __future__ import annotations
 
@@ -15,17 +15,21 @@ from specserve.types import GenerateRequest, SamplingParams
 if TYPE_CHECKING:
     from wire import EngineSetup, Job, Serve
 
+PLUGINS = {"plain": (), "ngram": ("ngram",), "eagle3": ("eagle",)}
+
 
 def load(setup: EngineSetup) -> Serve:
-    plugins = ("ngram",) if setup["lookup"] else ()
     config = EngineConfig(
         model=setup["model"],
         dtype=DTYPE,
         threads=setup["threads"],
         kv_memory=KV_MEMORY,
         prefix_cache=False,
-        plugins=plugins,
-        plugin_options={"cpu": {"weights": setup["weights"], "activations": setup["activations"]}},
+        plugins=PLUGINS[setup["drafts"]],
+        plugin_options={
+            "cpu": {"weights": setup["weights"], "activations": setup["activations"]},
+            **({"eagle": setup["eagle"]} if setup["eagle"] else {}),
+        },
     )
     engine = assemble(config, PluginHost.start(config)).engine
 

@@ -1,4 +1,4 @@
-"""vLLM's engine, asked for text with and without a schema; with `lookup`, with its n-gram speculation. Environment
+"""vLLM's engine, asked for text with and without a schema; with n-gram drafts, by its own speculation. Environment
 variables are set by `benchmarks.peers.engines`."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 from together import Emitted, decode_together
-from vllm_worker import NGRAM
+from vllm_worker import speculation
 from wire import answer_jobs
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def load(setup: StructuredSetup) -> Callable[[StructuredJob], Iterator[Reply]]:
         max_model_len=setup["max_len"],
         max_num_seqs=setup["max_seqs"],
         enable_prefix_caching=False,
-        speculative_config=NGRAM if setup["lookup"] else None,
+        speculative_config=speculation(setup),
         structured_outputs_config=XGRAMMAR,
     ).llm_engine
 

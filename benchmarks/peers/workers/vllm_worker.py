@@ -1,9 +1,9 @@
-"""vLLM's `LLM` on the CPU; with `lookup`, its n-gram speculation. Environment variables are set by
-`benchmarks.peers.engines`."""
+"""vLLM's `LLM` on the CPU; with drafts, its own n-gram speculation or the head. Environment variables
+are set by `benchmarks.peers.engines`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from wire import run_worker
 
@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from wire import EngineSetup, Job, Serve
 
 NGRAM = {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_max": 4, "prompt_lookup_min": 2}
+EAGLE3_TOKENS = 3
+"""A step. It has no width of its own choice for EAGLE-3."""
 
 
 def load(setup: EngineSetup) -> Serve:
@@ -23,7 +25,7 @@ def load(setup: EngineSetup) -> Serve:
         max_model_len=setup["max_len"],
         max_num_seqs=setup["max_seqs"],
         enable_prefix_caching=False,
-        speculative_config=NGRAM if setup["lookup"] else None,
+        speculative_config=speculation(setup),
     )
 
     def serve(job: Job) -> int:
@@ -36,6 +38,11 @@ def load(setup: EngineSetup) -> Serve:
         return sum(len(output.outputs[0].token_ids) for output in outputs)
 
     return serve
+
+
+def speculation(setup: EngineSetup) -> dict[str, Any] | None:
+    head = {"method": "eagle3", "model": setup["eagle"].get("model"), "num_speculative_tokens": EAGLE3_TOKENS}
+    return {"plain": None, "ngram": NGRAM, "eagle3": head}[setup["drafts"]]
 
 
 if __name__ == "__main__":

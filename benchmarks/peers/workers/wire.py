@@ -18,8 +18,10 @@ class EngineSetup(TypedDict):
     """What an engine is loaded with."""
 
     model: str
-    lookup: bool
-    """With n-gram speculation."""
+    drafts: str
+    """plain, ngram, or eagle3: an EAGLE-3 head, the same in all engines."""
+    eagle: dict[str, Any]
+    """Options of specserve's plugin eagle, whose `model` is the head's directory; empty without that head."""
     threads: int
     max_len: int
     """Prompt and output tokens of the longest request."""
