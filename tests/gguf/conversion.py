@@ -6,8 +6,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import gemma4_conversion
 import numpy as np
 import qwen35_conversion
+from expert_stacks import stacked
 from safetensors.numpy import load_file
 
 import gguf
@@ -45,6 +47,8 @@ ARCHITECTURES = {
     "lfm2_moe": "lfm2moe",
     "qwen3_5_text": "qwen35",
     "qwen3_5_moe_text": "qwen35moe",
+    "gemma4_text": "gemma4",
+    "glm4_moe": "glm4moe",
 }
 """By `model_type`."""
 KEYS = {
@@ -59,6 +63,9 @@ KEYS = {
     "sliding_window": "attention.sliding_window",
     "num_experts": "expert_count",
     "num_local_experts": "expert_count",
+    "n_routed_experts": "expert_count",
+    "n_shared_experts": "expert_shared_count",
+    "first_k_dense_replace": "leading_dense_block_count",
     "num_experts_per_tok": "expert_used_count",
     "moe_intermediate_size": "expert_feed_forward_length",
     "shared_expert_intermediate_size": "expert_shared_feed_forward_length",
@@ -95,6 +102,8 @@ def convert(
     tensors = load_file(directory / "model.safetensors")
     for stem, numbers in (factors or {}).items():
         writer.add_tensor(f"{stem}.weight", np.array(numbers, np.float32))
+    if name == "gemma4":
+        writer.add_tensor("rope_freqs.weight", gemma4_conversion.factors(config))
     for each in converted(tensors, config, name):
         write(writer, each, kind)
     writer.write_header_to_file()
@@ -117,6 +126,10 @@ def keys_of(config: dict[str, Any]) -> dict[str, Any]:
         found |= of_convolutions(config, found["attention.head_count_kv"])
     if config["model_type"].startswith("qwen3_5"):
         found |= qwen35_conversion.keys_of(config)
+    if config["model_type"] == "gemma4_text":
+        found |= gemma4_conversion.keys_of(config)
+    if config["model_type"] == "glm4_moe":
+        found |= of_glm(config)
     scaling = config.get("rope_scaling") or config.get("rope_parameters") or {}
     kind = scaling.get("rope_type", scaling.get("type"))
     if kind in ("linear", "yarn"):
@@ -126,6 +139,23 @@ def keys_of(config: dict[str, Any]) -> dict[str, Any]:
     if "original_max_position_embeddings" in scaling:
         found["rope.scaling.original_context_length"] = scaling["original_max_position_embeddings"]
     return found
+
+
+def of_glm(config: dict[str, Any]) -> dict[str, Any]:
+    """Sigmoids are the second way to choose experts."""
+    found = {"expert_gating_func": 2, "block_count": layers_of(config)}
+    more = {
+        "routed_scaling_factor": "expert_weights_scale",
+        "norm_topk_prob": "expert_weights_norm",
+        "num_nextn_predict_layers": "nextn_predict_layers",
+    }
+    return found | {theirs: config[ours] for ours, theirs in more.items() if config.get(ours) is not None}
+
+
+def layers_of(config: dict[str, Any]) -> int:
+    """Of the file: those of the block that drafts follow the model's."""
+    layers: int = config["num_hidden_layers"] + (config.get("num_nextn_predict_layers") or 0)
+    return layers
 
 
 def of_convolutions(config: dict[str, Any], kv_heads: int) -> dict[str, Any]:
@@ -186,10 +216,16 @@ def converted(tensors: dict[str, np.ndarray], config: dict[str, Any], architectu
     if architecture.startswith("qwen35"):
         yield from map(Named, *zip(*qwen35_conversion.converted(tensors, config).items(), strict=True))
         return
-    names = gguf.get_tensor_name_map(arch_of(architecture), config["num_hidden_layers"])
+    names = gguf.get_tensor_name_map(arch_of(architecture), layers_of(config))
     heads = config["num_attention_heads"], config.get("num_key_value_heads") or config["num_attention_heads"]
     for name, numbers in stacked(tensors, config).items():
+        prefix, inner = name.split(".")[2:3], name.split(".", 3)[-1]
+        if architecture == "gemma4" and inner in gemma4_conversion.VECTORS:
+            yield Named(f"blk.{prefix[0]}.{gemma4_conversion.VECTORS[inner]}", numbers)
+            continue
         stem, _, kind = name.rpartition(".")
+        if kind == "e_score_correction_bias":
+            stem, kind = f"{stem}.e_score_correction", "bias"
         if kind not in ("weight", "bias"):
             stem, kind = name, "bias" if kind == "expert_bias" else "weight"
         if stem.endswith("conv.conv") and kind == "weight":
@@ -210,71 +246,3 @@ def arch_of(name: str) -> gguf.MODEL_ARCH:
 def neighbours(numbers: np.ndarray, heads: int) -> np.ndarray:
     """In a head, the rows i and i + d / 2 become 2i and 2i + 1."""
     return numbers.reshape(heads, 2, -1, *numbers.shape[1:]).swapaxes(1, 2).reshape(numbers.shape)
-
-
-def stacked(tensors: dict[str, np.ndarray], config: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Experts as llama.cpp has them: of each layer three stacks of matrices."""
-    match config["model_type"]:
-        case "mixtral":
-            return each_a_stack(tensors, "block_sparse_moe.experts", ("w1", "w2", "w3"))
-        case "qwen3_moe" | "qwen2_moe" | "olmoe":
-            return each_a_stack(tensors, "mlp.experts", ("gate_proj", "down_proj", "up_proj"))
-        case "lfm2_moe":
-            return each_a_stack(tensors, "feed_forward.experts", ("w1", "w2", "w3"))
-        case "granitemoe" | "granitemoeshared":
-            return in_halves(tensors)
-        case "gpt_oss":
-            return in_turns(tensors)
-    return tensors
-
-
-def each_a_stack(tensors: dict[str, np.ndarray], block: str, matrices: tuple[str, ...]) -> dict[str, np.ndarray]:
-    found = {name: numbers for name, numbers in tensors.items() if f".{block}." not in name}
-    layers = {name.split(".")[2] for name in tensors if f".{block}." in name}
-    for layer in sorted(layers, key=int):
-        for matrix in matrices:
-            prefix = f"model.layers.{layer}.{block}"
-            count = sum(name.startswith(f"{prefix}.") and name.endswith(f".{matrix}.weight") for name in tensors)
-            every = [tensors[f"{prefix}.{expert}.{matrix}.weight"] for expert in range(count)]
-            found[f"model.layers.{layer}.mlp.experts.{MERGED.get(matrix, matrix)}.weight"] = np.stack(every)
-    return found
-
-
-MERGED = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}
-
-
-def in_halves(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    found = {}
-    for name, numbers in tensors.items():
-        if name.endswith("input_linear.weight"):
-            gate, up = np.split(numbers, 2, axis=-2)
-            found[name.replace("input_linear", "input_linear.gate")] = gate
-            found[name.replace("input_linear", "input_linear.up")] = up
-        else:
-            found[name] = numbers
-    return {renamed(name): numbers for name, numbers in found.items()}
-
-
-def renamed(name: str) -> str:
-    for theirs, merged in (("input_linear.gate", "gate_proj"), ("input_linear.up", "up_proj")):
-        name = name.replace(f"block_sparse_moe.{theirs}", f"mlp.experts.{merged}")
-        name = name.replace(f"shared_mlp.{theirs}", f"mlp.shared_expert.{merged}")
-    return name.replace("block_sparse_moe.output_linear", "mlp.experts.down_proj")
-
-
-def in_turns(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """gpt-oss: rows of gates and ups alternate, and matrices are [in, out]."""
-    found = {}
-    for name, numbers in tensors.items():
-        if ".experts." not in name:
-            found[name] = numbers
-            continue
-        stem = name.removesuffix("_bias")
-        kind = "bias" if name.endswith("_bias") else "weight"
-        turned = numbers if kind == "bias" else numbers.swapaxes(1, 2)
-        if stem.endswith("gate_up_proj"):
-            found[f"{stem.replace('gate_up', 'gate')}.{kind}"] = turned[:, 0::2]
-            found[f"{stem.replace('gate_up', 'up')}.{kind}"] = turned[:, 1::2]
-        else:
-            found[f"{stem}.{kind}"] = turned
-    return found

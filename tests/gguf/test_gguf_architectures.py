@@ -27,6 +27,16 @@ YARN = {
 }
 TIED = {"tie_word_embeddings": True}
 CAPS = {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}
+SHARED = {
+    "num_hidden_layers": 5,
+    "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "sliding_attention", "full_attention"],
+    "num_kv_shared_layers": 2,
+}
+EXPERTS = {"enable_moe_block": True, "num_experts": 6, "top_k_experts": 2, "moe_intermediate_size": 16}
+HALF_OF_HEADS = {
+    "full_attention": {"rope_type": "proportional", "rope_theta": 5e5, "partial_rotary_factor": 0.5},
+    "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+}
 CASES = {
     "llama": {},
     "llama-biases-tied": {"attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True},
@@ -56,6 +66,18 @@ CASES = {
     "qwen3_5_text-heads-alike": {"linear_num_value_heads": 2, "layer_types": ["full_attention", "linear_attention"]},
     "qwen3_5_text-biases-tied": {"attention_bias": True, "head_dim": 64, **TIED},
     "qwen3_5_moe_text": {"num_hidden_layers": 4, "linear_num_value_heads": 6, "linear_value_head_dim": 16},
+    "gemma4_text": {"num_hidden_layers": 6, "layer_types": None, **TIED},
+    "gemma4_text-shared": {**SHARED, "use_double_wide_mlp": True, "final_logit_softcapping": 30.0, **TIED},
+    "gemma4_text-alike": {**SHARED, **EXPERTS, "attention_k_eq_v": True, "num_global_key_value_heads": 1, **TIED},
+    "gemma4_text-plain": {"hidden_size_per_layer_input": 0, "rope_parameters": HALF_OF_HEADS, **TIED},
+    "glm4_moe": {"first_k_dense_replace": 1},
+    "glm4_moe-other": {
+        "first_k_dense_replace": 0,
+        "n_shared_experts": 2,
+        "use_qk_norm": True,
+        "attention_bias": False,
+        "partial_rotary_factor": 1.0,
+    },
     "ministral3": {"rope_parameters": YARN | {"rope_theta": 10_000.0, "llama_4_scaling_beta": 0.5}},
 }
 UNSAID = {

@@ -4,6 +4,7 @@ it as with that of the model that was converted."""
 from __future__ import annotations
 
 import conversion
+import nextn_blocks
 import pytest
 import torch
 from eagle_engines import Recorder, eagle_engine
@@ -65,6 +66,16 @@ def test_the_target_has_the_other_layers_alone(target, file, caplog):
 
 @pytest.mark.usefixtures("each_kernel_set")
 def test_drafts_are_those_of_the_model_that_was_converted(target, file):
+    tokens, drafts = served(target)
+    assert len(drafts) > 24
+    assert served(str(file), beside=("gguf",)) == (tokens, drafts)
+
+
+@pytest.mark.usefixtures("each_kernel_set")
+def test_a_block_of_glm_is_a_further_layer_that_drafts_as_in_the_model_that_was_converted(tmp_path):
+    target = nextn_blocks.write_target(tmp_path / "model", "glm4_moe", first_k_dense_replace=1)
+    file = conversion.convert(target, tmp_path / "model.gguf")
+    assert read_config(locate_model(str(file))).num_layers == nextn_blocks.LAYERS
     tokens, drafts = served(target)
     assert len(drafts) > 24
     assert served(str(file), beside=("gguf",)) == (tokens, drafts)

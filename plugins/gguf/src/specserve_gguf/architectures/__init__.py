@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from specserve.api import ModelError
 from specserve_gguf.architectures.gemma import Gemma2, Gemma3
+from specserve_gguf.architectures.gemma4 import Gemma4
+from specserve_gguf.architectures.glm4moe import Glm4Moe
 from specserve_gguf.architectures.gpt_oss import GptOss
 from specserve_gguf.architectures.granite import Granite, GraniteMoe
 from specserve_gguf.architectures.lfm2 import Lfm2, Lfm2Moe
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 READ: tuple[type[Architecture], ...] = (
     Llama, Mistral3, Qwen2, Qwen3, Qwen3Moe, Gemma2, Gemma3, Phi3, Granite, GraniteMoe, SmolLM3, Olmo2, Olmoe, GptOss,
-    Lfm2, Lfm2Moe, Qwen2Moe, Qwen35, Qwen35Moe,
+    Lfm2, Lfm2Moe, Qwen2Moe, Qwen35, Qwen35Moe, Gemma4, Glm4Moe,
 )  # fmt: skip
 KIND = "general.type"
 
