@@ -147,6 +147,8 @@ def of_glm(config: dict[str, Any]) -> dict[str, Any]:
     more = {
         "routed_scaling_factor": "expert_weights_scale",
         "norm_topk_prob": "expert_weights_norm",
+        "n_group": "expert_group_count",
+        "topk_group": "expert_group_used_count",
         "num_nextn_predict_layers": "nextn_predict_layers",
     }
     return found | {theirs: config[ours] for ours, theirs in more.items() if config.get(ours) is not None}

@@ -14,9 +14,10 @@ from specserve.api import ModelError
 from specserve.models.checkpoint import Checkpoint
 from specserve.models.locate import locate_model
 from specserve.models.read_config import read_config
+from specserve.protocols.quantised import PackedRows
 from specserve_gguf.source import Gguf
 from specserve_workbench.testing.drafters import NoisyDrafter
-from specserve_workbench.testing.engines import run
+from specserve_workbench.testing.engines import make_engine, run
 from specserve_workbench.testing.requests import TOY_VOCAB, varied_requests
 from specserve_workbench.testing.toy import write_checkpoint
 
@@ -87,14 +88,29 @@ def dequantised(original, file, folder):
 
 
 @pytest.mark.parametrize("config", [DENSE, EXPERTS], ids=["dense", "experts"])
-@pytest.mark.parametrize("kind", ["Q8_0", "Q4_0"])
-def test_a_quantised_file_is_served_as_ggml_reads_it(tmp_path, config, kind):
-    """With torch's kernels: the native ones round inputs to 8 bits."""
-    file, requests, plain = written(tmp_path, config, kind), varied_requests(4), {"default_plugins": False}
+@pytest.mark.parametrize(("kind", "kernels"), [("Q8_0", "torch"), ("Q4_0", "torch"), ("Q4_0", "cpu")])
+def test_a_quantised_file_is_served_as_ggml_reads_it(tmp_path, config, kind, kernels):
+    """Where inputs are not rounded to 8 bits."""
+    file, requests = written(tmp_path, config, kind), varied_requests(4)
+    options = {"cpu": {"activations": "float"}} if kernels == "cpu" else {}
+    plain = {"default_plugins": False, "plugins": (*options,), "plugin_options": options}
     model = dequantised(tmp_path / "model", file, tmp_path / "dequantised")
     wanted = run(model, requests, dtype="float32", **plain).tokens()
     assert run(tmp_path / "model", requests, dtype="float32", **plain).tokens() != wanted, "rounding changes some token"
-    assert run(str(file), requests, plugins=("gguf",), dtype="float32", **plain).tokens() == wanted
+    of_file = plain | {"plugins": ("gguf", *options)}
+    assert run(str(file), requests, dtype="float32", **of_file).tokens() == wanted
+
+
+def test_the_vectors_of_tokens_stay_packed_and_are_unpacked_as_they_are_asked_for(tmp_path):
+    file = str(written(tmp_path, DENSE, "Q4_0"))
+    native, plain = (
+        make_engine(file, plugins=names, default_plugins=False, dtype="float32").engine.runner.model.of_tokens.table
+        for names in (("gguf", "cpu"), ("gguf",))
+    )
+    assert isinstance(native.packed, PackedRows)
+    assert native.weight.numel() == 0
+    ids = torch.tensor([0, 339, 7, 7, 160])
+    assert torch.equal(native.rows(ids), plain.rows(ids))
 
 
 @pytest.mark.parametrize("config", [DENSE, EXPERTS], ids=["dense", "experts"])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from specserve.models.part import WHOLE_MODEL, ModelPart
-from specserve.models.projection import Projection
+from specserve.models.projection import Projection, vectors_of
 from specserve.models.served_model import ServedModel
 from specserve.models.target_norm import TargetNorm
 from specserve.protocols import Mixer, RecurrentMixer
@@ -165,8 +165,7 @@ class DecoderModel(ServedModel):
 
     def embedding_rows(self, ids: Tensor) -> Tensor:
         """ids: [T] int64, of the rows that this part has -> [T, H]."""
-        kept = self._embedding
-        return kept.rows(ids) if isinstance(kept, Projection) else kept.index_select(0, ids)
+        return vectors_of(self._embedding, ids)
 
     @property
     def embedding(self) -> Tensor:

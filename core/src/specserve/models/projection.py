@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 DEFAULT_OWNER = "the core"
 
 
+def vectors_of(table: Tensor | Projection, ids: Tensor) -> Tensor:
+    """table: [V, H], packed or not; ids: [T] int64 -> [T, H]."""
+    return table.rows(ids) if isinstance(table, Projection) else table.index_select(0, ids)
+
+
 class BatchRows(NamedTuple):
     """Which rows of a batch a tile holds, and the batch's plan of adapters."""
 

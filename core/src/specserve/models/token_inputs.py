@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from specserve.models.projection import vectors_of
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -18,7 +20,7 @@ HALF = 2.0**-0.5
 class InputsOfTokens(NamedTuple):
     """Makes them of a token's id and of its embedding."""
 
-    table: Tensor
+    table: Tensor | Projection
     """[V, L d]."""
     projection: Projection
     """[L d, H]."""
@@ -35,7 +37,7 @@ class InputsOfTokens(NamedTuple):
         shape = len(x), -1, d
         of_context = (self.projection(x, at) * x.shape[1] ** -0.5).view(shape)
         of_context = kernels.rms_norm(of_context, self.norm, self.norm_eps)
-        of_id = (self.table.index_select(0, ids) * self.table_scale).view(shape)
+        of_id = (vectors_of(self.table, ids) * self.table_scale).view(shape)
         return ((of_context + of_id) * HALF).transpose(0, 1).contiguous()
 
 

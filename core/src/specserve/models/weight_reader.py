@@ -108,10 +108,14 @@ class WeightReader:
         if self.config.tied:
             lm_head.serve_rows()
             return lm_head
-        own = Projection("embed_tokens", weight, None, self.kernels.linear)
-        own.serve_rows()
-        own.finalize(self.kernels)
-        return own
+        return self.packed_table("embed_tokens", weight)
+
+    def packed_table(self, name: str, weight: DeferredWeight) -> Projection:
+        """One that nothing is multiplied by."""
+        table = Projection(name, weight, None, self.kernels.linear)
+        table.serve_rows()
+        table.finalize(self.kernels)
+        return table
 
     def whole(self, name: str) -> Tensor:
         """All of a tensor, whatever the part of this process."""
@@ -152,7 +156,8 @@ class WeightReader:
         weight, rows = self.linear_weight((TOKEN_PROJECTION,)), rows_of((TOKEN_PROJECTION,), self.whole_shapes)
         whole = WholeMap(self.config.hidden_size, rows, stored={name: StoredAs(TOKEN_PROJECTION)})
         projection = self.projections[name] = Projection(name, weight, None, self.kernels.linear, whole=whole)
-        table = self.joined((f"{TOKEN_TABLE}.weight",))
+        read = self.linear_weight((TOKEN_TABLE,))
+        table = self.packed_table("embed_tokens_per_layer", read) if isinstance(read, DeferredWeight) else read
         norm = self.norm(TOKEN_NORM)
         scale = torch.tensor(math.sqrt(len(norm)), dtype=self.dtype, device=self.device)
         return InputsOfTokens(table, projection, norm, self.config.norm_eps, scale)

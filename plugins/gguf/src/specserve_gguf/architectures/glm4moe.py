@@ -47,6 +47,8 @@ class Glm4Moe(Architecture):
             "moe_intermediate_size": self.keys.whole("expert_feed_forward_length"),
             "n_shared_experts": self.keys.whole("expert_shared_count", 1),
             "first_k_dense_replace": self.keys.count("leading_dense_block_count", MAX_LAYERS),
+            "n_group": self.keys.whole("expert_group_count", 1),
+            "topk_group": self.keys.whole("expert_group_used_count", 1),
             "norm_topk_prob": self.keys.flag("expert_weights_norm", default=True),
             "routed_scaling_factor": self.keys.number("expert_weights_scale", 1.0),
             "use_qk_norm": self.has("blk.0.attn_q_norm.weight"),
