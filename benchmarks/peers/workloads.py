@@ -29,7 +29,7 @@ class Workload(NamedTuple):
 
     name: str
     mode: str
-    """Which processes serve it: "plain", "ngram" or "eagle3" (drafts in all engines), or "http"."""
+    """Which processes serve it: "plain", "ngram" or "eagle3" (drafts in all that have such), or "http"."""
     temperature: float = 0.0
     text: str = CODE
 

@@ -1,4 +1,4 @@
-"""The benchmark against other engines, with an EAGLE-3 head in all of them: what they are asked and given."""
+"""The benchmark against other engines, with an EAGLE-3 head in those that take one: what they are asked and given."""
 
 from __future__ import annotations
 

@@ -96,7 +96,11 @@ def test_a_number_for_each_layer_may_be_the_same_in_all(tmp_path):
     [
         ("llama", {"rope.scaling.type": "su"}, "llama.rope.scaling.type must be none, linear or yarn; got 'su'"),
         ("llama", {"attention.key_length": 1 << 30}, "llama.attention.key_length must be at most 1024"),
-        ("qwen3_moe", {"expert_count": 1 << 30}, "qwen3moe.expert_count must be at most 1024; got 1073741824"),
+        (
+            "qwen3_moe",
+            {"expert_count": 1 << 30},
+            "qwen3moe.expert_count must be a whole number, at most 1024; got 1073741824",
+        ),
         ("llama", {"rope.freq_base": -1.0}, "llama.rope.freq_base must be a positive number; got -1.0"),
         ("llama", {"rope.freq_base": "high"}, "llama.rope.freq_base must be a positive number"),
         ("qwen3_moe", {"expert_weights_norm": "yes"}, "qwen3moe.expert_weights_norm must be true or false"),

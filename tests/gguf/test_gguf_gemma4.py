@@ -174,8 +174,59 @@ def test_factors_that_are_no_part_of_a_head_are_refused(tmp_path, monkeypatch, f
         read_config(directory(tmp_path))
 
 
-def test_a_file_without_factors_rotates_whole_heads(tmp_path, monkeypatch):
-    wrong = [1.0] * 32
-    monkeypatch.setattr(conversion.gemma4_conversion, "factors", lambda config: np.array(wrong, np.float32))
-    whole = read_config(directory(tmp_path))
-    assert whole.rope.partial_rotary_factor == 1.0
+def test_factors_of_one_rotate_whole_heads(tmp_path, monkeypatch):
+    monkeypatch.setattr(conversion.gemma4_conversion, "factors", lambda config: np.ones(32, np.float32))
+    assert read_config(directory(tmp_path)).rope.partial_rotary_factor == 1.0
+
+
+def test_a_file_without_factors_is_refused(tmp_path, monkeypatch):
+    add_tensor = gguf.GGUFWriter.add_tensor
+
+    def left_out(self, name, *others, **more):
+        if name != FREQUENCIES:
+            add_tensor(self, name, *others, **more)
+
+    monkeypatch.setattr(gguf.GGUFWriter, "add_tensor", left_out)
+    with pytest.raises(ModelError, match=r"tensor rope_freqs.weight is missing: it says which part of a head"):
+        read_config(directory(tmp_path))
+
+
+@pytest.mark.parametrize(("size", "moving"), [(44, 15), (44, 11), (18, 1), (58, 29)])
+def test_as_many_numbers_of_a_head_of_any_size_are_rotated(tmp_path, monkeypatch, size, moving):
+    factors = np.array([1.0] * moving + [1e30] * (size // 2 - moving), np.float32)
+    monkeypatch.setattr(conversion.gemma4_conversion, "factors", lambda config: factors)
+    share = read_config(directory(tmp_path, {**DENSE, "global_head_dim": size})).rope.partial_rotary_factor
+    assert int(size * share) // 2 == moving
+
+
+def test_more_heads_than_memory_are_refused_at_once(tmp_path):
+    with pytest.raises(ModelError):
+        read_config(directory(tmp_path, **{"attention.head_count": (1 << 31) - 1}))
+
+
+@pytest.mark.parametrize("key", ["expert_count", "attention.sliding_window"])
+@pytest.mark.parametrize("value", [[1, 2, 3], [-1, -1]])
+def test_lists_where_one_number_belongs_are_refused(tmp_path, key, value):
+    with pytest.raises(ModelError, match=rf"gemma4\.{key} must be a whole number"):
+        read_config(directory(tmp_path, **{key: value}))
+
+
+@pytest.mark.parametrize("name", ["ffn_gate_up_exps", "ffn_down_exps"])
+def test_experts_that_are_no_stack_are_refused(tmp_path, monkeypatch, name):
+    def flat(*asked):
+        for each in converted(*asked):
+            yield each._replace(numbers=each.numbers.reshape(-1)) if name in each.name else each
+
+    converted = conversion.converted
+    monkeypatch.setattr(conversion, "converted", flat)
+    with pytest.raises(ModelError, match=rf"{name}.weight must be a stack of matrices, or of rows"):
+        Checkpoint(Gguf().open(directory(tmp_path, EXPERTS)))
+
+
+def test_the_warning_of_unpacked_weights_counts_the_vectors_of_tokens(tmp_path, caplog):
+    file = str(written(tmp_path, DENSE, "Q8_0"))
+    model = make_engine(file, plugins=("gguf",), default_plugins=False, dtype="float32").engine.runner.model
+    (table,) = model.tables
+    assert table.unpacked_bytes == 340 * 5 * 32 * 4
+    others = sum(each.unpacked_bytes for each in model.projections.values())
+    assert f"now take {(table.unpacked_bytes + others) / 2**20:.0f} MiB" in caplog.text

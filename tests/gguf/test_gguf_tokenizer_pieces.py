@@ -171,6 +171,34 @@ def test_merges_of_the_file_are_used_where_it_has_them() -> None:
     assert json.loads(text_files(by_name)["tokenizer.json"]) == json.loads(text_files(metadata)["tokenizer.json"])
 
 
+@pytest.mark.parametrize("stated", [None, False, True])
+@pytest.mark.parametrize("eos", ["<eos>", "<turn|>"])
+def test_texts_for_gemma_4_begin_with_bos_and_end_where_it_ends_them_whatever_files_say(
+    stated: bool | None, eos: str
+) -> None:
+    """Public files have `<|tool_response>` as a token of the user, `<eos>` as an ordinary one, and no BOS."""
+    tokens = ["<pad>", "<eos>", "<bos>", "<unk>", "a", "b", "<turn|>", "<|tool_response>", "<|tool_call>", "<|im_end|>"]
+    metadata: dict[str, object] = {
+        "tokenizer.ggml.model": "gemma4",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.token_type": [3, 1, 3, 2, 1, 1, 3, 4, 4, 1],
+        "tokenizer.ggml.merges": [],
+        "tokenizer.ggml.bos_token_id": 2,
+        "tokenizer.ggml.eos_token_id": tokens.index(eos),
+        "tokenizer.ggml.unknown_token_id": 3,
+        **({} if stated is None else {"tokenizer.ggml.add_bos_token": stated}),
+    }
+    files = text_files(metadata)
+    ends = json.loads(files["generation_config.json"])["eos_token_id"]
+    assert sorted(tokens[id] for id in ends) == ["<eos>", "<turn|>", "<|tool_response>"]
+    tokenizer = Tokenizer.from_str(files["tokenizer.json"].decode())
+    assert tokenizer.encode("ab").tokens == ["<bos>", "a", "b"]
+    special = {each["content"] for each in json.loads(files["tokenizer.json"])["added_tokens"] if each["special"]}
+    assert special >= {"<eos>", "<turn|>", "<|tool_response>"}
+    assert not special & {"<|tool_call>", "<|im_end|>"}
+    assert json.loads(files["tokenizer_config.json"])["add_bos_token"] is True
+
+
 def test_blanks_behind_phi_3s_tokens_belong_to_them() -> None:
     def tokens(architecture: str) -> list[str | None]:
         metadata = {**pieces(), "general.architecture": architecture}

@@ -19,7 +19,7 @@ class EngineSetup(TypedDict):
 
     model: str
     drafts: str
-    """plain, ngram, or eagle3: an EAGLE-3 head, the same in all engines."""
+    """plain, ngram, or eagle3: an EAGLE-3 head."""
     eagle: dict[str, Any]
     """Options of specserve's plugin eagle, whose `model` is the head's directory; empty without that head."""
     threads: int

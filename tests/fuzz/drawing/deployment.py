@@ -35,8 +35,8 @@ NOT_BY_TRANSFORMERS = (
 )
 """transformers refuses Phi-3's factors for a part; its classes have no modules for single experts, which drawn
 adapters name; its convolutions and recurrent layers keep their states themselves; and it has no MiMo."""
-NOT_DIVIDED = ("olmo2", "olmo3", "olmoe", "lfm2", "lfm2_moe", "lfm3", "qwen3_5_text", "qwen3_5_moe_text")
-"""Families that ranks cannot divide: one norm is of all heads, or layers have no heads."""
+NOT_DIVIDED = ("olmo2", "olmo3", "olmoe", "lfm2", "lfm2_moe", "lfm3", "qwen3_5_text", "qwen3_5_moe_text", "gemma4_text")
+"""Families that ranks cannot divide: one norm is of all heads, layers have no heads, or heads of several sizes."""
 
 
 def deployed(rng: random.Random, model: ModelPlan, engine: EnginePlan) -> EnginePlan:

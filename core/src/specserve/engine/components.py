@@ -143,7 +143,7 @@ def closed_on_failure(part: ModelPart) -> Iterator[None]:
 
 
 def pack_weights(model: ServedModel, kernels: KernelSet, on_progress: ProgressCallback) -> None:
-    num_bytes = 0
+    num_bytes = sum(table.unpacked_bytes for table in model.tables)
     for number, projection in enumerate(model.projections.values(), 1):
         projection.finalize(kernels)
         num_bytes += projection.unpacked_bytes if isinstance(projection, Projection) else 0

@@ -97,6 +97,7 @@ class DecoderWeights:
     token_inputs: InputsOfTokens | None = None
     read_whole: Callable[[str], Tensor] | None = None
     """Reads a tensor of the checkpoint, where these weights are a part of the model's."""
+    tables: Sequence[Projection] = ()
 
 
 class DecoderModel(ServedModel):
@@ -145,6 +146,7 @@ class DecoderModel(ServedModel):
         self.dtype = weights.embedding.dtype
         self.device = rotary.cos.device
         self.projections: Mapping[str, AdaptableProjection] = weights.projections
+        self.tables = weights.tables
         self._embedding = weights.embedding
         scale = config.multipliers.embedding
         self.embedding_scale = None if scale == 1.0 else torch.tensor(scale, dtype=self.dtype, device=self.device)

@@ -69,6 +69,8 @@ class ServedModel:
     """Linear maps that plugins may adapt, and `lm_head`, which they leave. The engine has the kernel set pack all of
     them after `adapt_model`."""
     part: ModelPart = WHOLE_MODEL
+    tables: Sequence[Projection] = ()
+    """Vectors of tokens that files have quantised and that nothing is multiplied by: packed when they are read."""
 
     def forward_pass(self, attention: AttentionBackend) -> ForwardPass:
         """A pass of its own over these keys and values, called once all projections are packed, and again for another

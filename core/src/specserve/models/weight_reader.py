@@ -84,6 +84,7 @@ class WeightReader:
         self.parts = {name: own for name, own in parts.items() if own is not None}
         self.shapes = {name: own.shape_of(self.whole_shapes[name]) for name, own in self.parts.items()}
         self.projections: dict[str, Projection] = {}
+        self.tables: list[Projection] = []
 
     def read(self) -> DecoderWeights:
         config = self.config
@@ -98,7 +99,7 @@ class WeightReader:
         of_tokens = None if config.token_inputs is None else self.inputs_of_tokens()
         read_whole = None if self.part is WHOLE_MODEL else self.whole
         return DecoderWeights(
-            embedding, layers, final_norm, lm_head, self.projections, self.part, of_tokens, read_whole
+            embedding, layers, final_norm, lm_head, self.projections, self.part, of_tokens, read_whole, self.tables
         )
 
     def embedding(self, weight: Tensor | DeferredWeight, lm_head: Projection) -> Tensor | Projection:
@@ -115,6 +116,7 @@ class WeightReader:
         table = Projection(name, weight, None, self.kernels.linear)
         table.serve_rows()
         table.finalize(self.kernels)
+        self.tables.append(table)
         return table
 
     def whole(self, name: str) -> Tensor:

@@ -50,11 +50,9 @@ class Keys:
 
     def whole(self, name: str, default: int | None = None) -> int:
         """A number of at least 1; of a list with one for each layer, where all are the same, that."""
-        value = self.value(name)
+        value = alike(self.value(name))
         if value is None and default is not None:
             return default
-        if isinstance(value, np.ndarray) and len({*value.tolist()}) == 1:
-            value = value.tolist()[0]
         if type(value) is not int or not 1 <= value <= MAX_SIZE:
             raise self.wrong(name, "a whole number, at least 1, the same in all layers")
         return value
@@ -67,8 +65,8 @@ class Keys:
         return count
 
     def count(self, name: str, limit: int) -> int:
-        """A number that may be 0, which it is where the file says nothing."""
-        value = self.value(name)
+        """A number that may be 0, which it is where the file says nothing; of a list likewise."""
+        value = alike(self.value(name))
         if value is None:
             return 0
         if type(value) is not int or not 0 <= value <= limit:
@@ -119,3 +117,11 @@ class Keys:
         if not isinstance(value, str):
             raise self.wrong(name, "a text")
         return value
+
+
+def alike(value: Value | None) -> Value | None:
+    """Of a list whose entries are all the same, that."""
+    if isinstance(value, np.ndarray) and len({*value.tolist()}) == 1:
+        found: Value = value.tolist()[0]
+        return found
+    return value

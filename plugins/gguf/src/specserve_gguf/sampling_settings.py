@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from specserve_gguf.tokenizer_vocabulary import CONTROL, special_id
+from specserve_gguf.text_ends import end_ids
+from specserve_gguf.tokenizer_vocabulary import special_id
 
 if TYPE_CHECKING:
     from specserve_gguf.text_keys import TextKeys
@@ -16,24 +17,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SAMPLING = "general.sampling."
-END_OF_TURN = (
-    "<|eot_id|>",
-    "<|im_end|>",
-    "<|end|>",
-    "<end_of_turn>",
-    "<turn|>",
-    "<|endoftext|>",
-    "<|end_of_text|>",
-    "<end_of_utterance>",
-    "<|END_OF_TURN_TOKEN|>",
-    "<｜end▁of▁sentence｜>",
-    "<|return|>",
-    "<|call|>",
-)
-"""Control tokens that end a text in every model that has them, where the file names no end of turn."""
-END_OF_MESSAGE = ("<|eom_id|>",)
-HARMONY = {"<|return|>", "<|call|>"}
-"""In vocabularies with both, `<|end|>` ends a message and more may follow."""
 DEFAULTS = {
     "temp": ("temperature", 0.0, 100.0),
     "top_p": ("top_p", 0.0, 1.0),
@@ -53,22 +36,6 @@ def generation_settings(keys: TextKeys, vocabulary: Vocabulary) -> dict[str, obj
         if (id := special_id(keys, vocabulary, name.replace("pad_", "padding_"))) is not None
     }
     return {**starts, **({"eos_token_id": ends} if ends else {}), **sampling_defaults(keys)}
-
-
-def end_ids(keys: TextKeys, vocabulary: Vocabulary) -> list[int]:
-    """EOS, the end of a turn and of a message; by their names where the file does not give these two."""
-    found = [special_id(keys, vocabulary, "eos_token_id")]
-    for key, names in (("eot_token_id", END_OF_TURN), ("eom_token_id", END_OF_MESSAGE)):
-        stated = special_id(keys, vocabulary, key)
-        found += ends_by_name(vocabulary, names) if stated is None else [stated]
-    return list(dict.fromkeys(id for id in found if id is not None))
-
-
-def ends_by_name(vocabulary: Vocabulary, names: tuple[str, ...]) -> list[int]:
-    by_name = {vocabulary.tokens[id]: id for id in vocabulary.of_type(CONTROL) if vocabulary.tokens[id] in names}
-    if by_name.keys() >= HARMONY:
-        by_name.pop("<|end|>", None)
-    return sorted(by_name.values())
 
 
 def sampling_defaults(keys: TextKeys) -> dict[str, object]:

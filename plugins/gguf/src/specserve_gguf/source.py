@@ -10,6 +10,7 @@ from specserve.api.models import ALL_ROWS, StoredTensor, WeightFiles, WeightSour
 from specserve_gguf.architectures import architecture_of
 from specserve_gguf.blocks import FORMS
 from specserve_gguf.choosing import files_in
+from specserve_gguf.cursor import broken
 from specserve_gguf.model_file import open_files
 from specserve_gguf.reading import DENSE, read_part
 
@@ -68,6 +69,8 @@ def stored(tensor: FileTensor, part: Part) -> StoredTensor:
     check_columns(tensor, part)
     shape, num_bytes = info.shape, info.num_bytes
     if part.matrix is not None:
+        if len(shape) == 1:
+            raise broken(tensor.file, f"tensor {info.name} must be a stack of matrices, or of rows; got {list(shape)}")
         shape, num_bytes = shape[1:], num_bytes // shape[0]
     if part.as_row and len(shape) == 1:
         shape = (1, *shape)

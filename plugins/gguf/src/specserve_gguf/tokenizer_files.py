@@ -9,6 +9,7 @@ from specserve.api import ModelError
 from specserve_gguf.text_keys import ANOTHER_TOKENIZER, cut
 from specserve_gguf.tokenizer_bytes import byte_level_json
 from specserve_gguf.tokenizer_carried import read_by_library
+from specserve_gguf.tokenizer_parts import adds_bos
 from specserve_gguf.tokenizer_pieces import merged_json, scored_json, unigram_json
 from specserve_gguf.tokenizer_vocabulary import NORMAL, PREFIX, SPECIAL_KEYS, special_id
 
@@ -70,7 +71,7 @@ def tokenizer_settings(keys: TextKeys, vocabulary: Vocabulary) -> dict[str, obje
     """What tokenizer_config.json says, without a chat template."""
     ids = {name: special_id(keys, vocabulary, key) for name, key in SPECIAL_KEYS.items()}
     named = {name: vocabulary.tokens[id] for name, id in ids.items() if id is not None}
-    flags = {name: keys.flag(f"{PREFIX}{name}") for name in ("add_bos_token", "add_eos_token")}
+    flags = {"add_bos_token": adds_bos(keys), "add_eos_token": keys.flag(f"{PREFIX}add_eos_token")}
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "clean_up_tokenization_spaces": False,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from specserve_gguf.text_ends import end_ids, is_gemma4
 from specserve_gguf.tokenizer_vocabulary import CONTROL, PREFIX, UNKNOWN, USER_DEFINED, special_id
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def added_tokens(keys: TextKeys, vocabulary: Vocabulary) -> list[dict[str, objec
     """Tokens that are found in a text before it is cut: control tokens, which are special, and those of the user. What
     ends a text is special whatever its type: some files have it as an ordinary token."""
     strips = blanks_belong_to(keys, vocabulary)
-    ends = {special_id(keys, vocabulary, name) for name in ("eos_token_id", "eot_token_id", "eom_token_id")}
+    ends = {*end_ids(keys, vocabulary)}
     special = {id for id, kind in enumerate(vocabulary.types) if id in ends or kind in (UNKNOWN, CONTROL)}
     return [
         {
@@ -62,9 +63,9 @@ def blanks_belong_to(keys: TextKeys, vocabulary: Vocabulary) -> Collection[int]:
 
 def post_processor(keys: TextKeys, vocabulary: Vocabulary, *, begins_with_bos: bool) -> dict[str, object] | None:
     """Puts BOS before a text and EOS behind it, as far as the file says so. `begins_with_bos`: where it does not."""
-    stated = keys.flag(f"{PREFIX}add_bos_token")
+    stated = adds_bos(keys)
     bos, eos = special_id(keys, vocabulary, "bos_token_id"), special_id(keys, vocabulary, "eos_token_id")
-    if stated and bos is None:
+    if bos is None and keys.flag(f"{PREFIX}add_bos_token"):
         raise keys.broken(f"{PREFIX}add_bos_token is true, and {PREFIX}bos_token_id names no token")
     ends_with_eos = bool(keys.flag(f"{PREFIX}add_eos_token"))
     if ends_with_eos and eos is None:
@@ -84,6 +85,11 @@ def post_processor(keys: TextKeys, vocabulary: Vocabulary, *, begins_with_bos: b
             for id, token in ((id, vocabulary.tokens[id]) for id in sorted(used))
         },
     }
+
+
+def adds_bos(keys: TextKeys) -> bool | None:
+    """Gemma 4 needs one: files say false, since its chat template writes it, too."""
+    return True if is_gemma4(keys) else keys.flag(f"{PREFIX}add_bos_token")
 
 
 def around(vocabulary: Vocabulary, id: int | None) -> list[dict[str, object]]:

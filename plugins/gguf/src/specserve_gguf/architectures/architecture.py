@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from specserve.api import ModelError
 from specserve_gguf.architectures.rotation import rotation
-from specserve_gguf.keys import MAX_EXPERTS, MAX_HEAD, MAX_LAYERS, Keys
+from specserve_gguf.keys import MAX_EXPERTS, MAX_HEAD, MAX_LAYERS, MAX_SIZE, Keys
 from specserve_gguf.parts import Part
 
 if TYPE_CHECKING:
@@ -85,12 +85,12 @@ class Architecture:
     @property
     def window(self) -> int | None:
         """How many keys a query sees."""
-        return self.keys.whole("attention.sliding_window") if self.keys.value("attention.sliding_window") else None
+        return self.keys.count("attention.sliding_window", MAX_SIZE) or None
 
     @property
     def num_experts(self) -> int:
         """Of a layer; 0 where it has none."""
-        return self.keys.at_most("expert_count", MAX_EXPERTS) if self.keys.value("expert_count") else 0
+        return self.keys.count("expert_count", MAX_EXPERTS)
 
     def config(self) -> dict[str, Any]:
         """What config.json says."""
@@ -166,6 +166,11 @@ class Architecture:
         elif inner in EXPERTS:
             for expert in range(self.num_experts):
                 yield f"mlp.experts.{expert}.{EXPERTS[inner]}", Part(tensor, matrix=expert)
+        elif inner == "ffn_gate_up_exps":
+            size = self.keys.whole("expert_feed_forward_length")
+            for expert in range(self.num_experts):
+                yield f"mlp.experts.{expert}.gate_proj", Part(tensor, slice(0, size), matrix=expert)
+                yield f"mlp.experts.{expert}.up_proj", Part(tensor, slice(size, 2 * size), matrix=expert)
         elif inner == SHARED_GATE:
             yield "mlp.shared_expert_gate", Part(tensor, as_row=True)
         elif inner in ("attn_q", "attn_k") and self.pairs_are_neighbours:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from specserve_gguf.architectures.gemma import Gemma3
-from specserve_gguf.architectures.rotation import FREQUENCIES, numbers
+from specserve_gguf.architectures.gemma import ACTIVATION, Gemma3
+from specserve_gguf.architectures.rotation import FREQUENCIES, numbers, share_of
 from specserve_gguf.cursor import broken
 from specserve_gguf.keys import MAX_HEAD
 from specserve_gguf.parts import Part
@@ -63,7 +63,7 @@ class Gemma4(Gemma3):
 
     @property
     def kinds(self) -> list[str]:
-        """The last layer has no window; nor has every sixth one, where the file says nothing."""
+        """The last layer has no window, as in Hugging Face; nor has every sixth one, where the file says nothing."""
         found = self.keys.flags_of_layers("attention.sliding_window_pattern", self.num_layers)
         windowed = found or [(layer + 1) % 6 != 0 for layer in range(self.num_layers)]
         return [WINDOWED if each else WHOLE for each in windowed[:-1]] + [WHOLE]
@@ -76,7 +76,7 @@ class Gemma4(Gemma3):
         """kind: of layers; where there are none of it, the other's."""
         counts = self.keys.counts_of_layers(KEYS, self.num_layers)
         found = {count for count, own in zip(counts, self.kinds, strict=True) if own == kind} or {*counts}
-        if len(found) != 1 or not found <= {*range(1, self.heads + 1)}:
+        if len(found) != 1 or not 1 <= min(found) <= self.heads:
             raise self.keys.wrong(KEYS, "the same number in all layers of a kind, at least 1")
         return found.pop()
 
@@ -106,7 +106,7 @@ class Gemma4(Gemma3):
         size = self.keys.count("embedding_length_per_layer_input", MAX_TOKEN_SIZE)
         table = self.file.tensors.get(TOKEN_TABLE)
         return {
-            "hidden_activation": "gelu_pytorch_tanh",
+            "hidden_activation": ACTIVATION,
             "sliding_window": self.keys.whole("attention.sliding_window"),
             "layer_types": self.kinds,
             "global_head_dim": self.whole_head_dim,
@@ -148,7 +148,7 @@ class Gemma4(Gemma3):
             WHOLE: {
                 "rope_type": "proportional",
                 "rope_theta": self.keys.number("rope.freq_base", self.theta),
-                "partial_rotary_factor": self.rotated() / whole,
+                "partial_rotary_factor": share_of(self.rotated(), whole),
             },
             WINDOWED: {"rope_type": "default", "rope_theta": self.keys.number("rope.freq_base_swa", 10_000.0)},
         }
@@ -157,7 +157,7 @@ class Gemma4(Gemma3):
         """Numbers of a head."""
         whole = self.whole_head_dim
         if not self.has(FREQUENCIES):
-            return whole
+            raise broken(self.file.file, f"tensor {FREQUENCIES} is missing: it says which part of a head is rotated")
         factors = numbers(self.file, FREQUENCIES)
         moving = sum(factor == 1.0 for factor in factors)
         expected = [1.0] * moving + [STANDS_STILL] * (whole // 2 - moving)
@@ -184,12 +184,7 @@ class Gemma4(Gemma3):
             yield from super().parts_of(tensor)
 
     def of_layer(self, inner: str, tensor: str) -> Iterator[tuple[str, Part]]:
-        if inner == "ffn_gate_up_exps":
-            size = self.keys.whole("expert_feed_forward_length")
-            for expert in range(self.num_experts):
-                yield f"mlp.experts.{expert}.gate_proj", Part(tensor, slice(0, size), matrix=expert)
-                yield f"mlp.experts.{expert}.up_proj", Part(tensor, slice(size, 2 * size), matrix=expert)
-        elif inner in OF_LAYERS:
+        if inner in OF_LAYERS:
             yield OF_LAYERS[inner], Part(tensor)
         else:
             yield from super().of_layer(inner, tensor)

@@ -1,11 +1,12 @@
-"""GLM 4.5 to 4.7, whose first layers have no experts, and the block that drafts (MTP), one more layer of the file."""
+"""GLM 4.5 to 4.7 but 4.7 Flash, whose first layers have no experts, and the block that drafts (MTP), which files have
+as one more layer."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from specserve_gguf.architectures.architecture import Architecture
-from specserve_gguf.keys import MAX_LAYERS
+from specserve_gguf.keys import MAX_LAYERS, MAX_SIZE
 from specserve_gguf.parts import Part
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from specserve_gguf.model_file import ModelFile
 
 SIGMOID = 2
-"""Of `expert_gating_func`."""
+"""Of `expert_gating_func`; 0 says nothing."""
 NEXTN = "nextn."
 BLOCK = {
     "eh_proj": "eh_proj",
@@ -39,8 +40,9 @@ class Glm4Moe(Architecture):
         self.num_layers -= self.drafting
 
     def own_config(self) -> dict[str, Any]:
-        if self.keys.value("expert_gating_func") not in (None, SIGMOID):
+        if self.keys.count("expert_gating_func", MAX_SIZE) not in (0, SIGMOID):
             raise self.keys.wrong("expert_gating_func", f"{SIGMOID}, by sigmoids")
+        self.keys.value("rope.dimension_sections")  # of images: a token of text has the same position in all of them
         return {
             "n_routed_experts": self.num_experts,
             "num_experts_per_tok": self.keys.whole("expert_used_count"),
@@ -51,8 +53,8 @@ class Glm4Moe(Architecture):
             "topk_group": self.keys.whole("expert_group_used_count", 1),
             "norm_topk_prob": self.keys.flag("expert_weights_norm", default=True),
             "routed_scaling_factor": self.keys.number("expert_weights_scale", 1.0),
-            "use_qk_norm": self.has("blk.0.attn_q_norm.weight"),
-            "attention_bias": self.has("blk.0.attn_q.bias"),
+            "use_qk_norm": any(name.endswith(".attn_q_norm.weight") for name in self.file.tensors),
+            "attention_bias": any(name.endswith(".attn_q.bias") for name in self.file.tensors),
             "num_nextn_predict_layers": self.drafting or None,
         }
 

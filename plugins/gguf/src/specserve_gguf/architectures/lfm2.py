@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from specserve_gguf.architectures.architecture import Architecture
-from specserve_gguf.keys import MAX_LAYERS
+from specserve_gguf.keys import MAX_LAYERS, MAX_SIZE
 from specserve_gguf.parts import Part
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ CONV = {"shortconv.in_proj": "conv.in_proj", "shortconv.out_proj": "conv.out_pro
 FINAL_NORM = "token_embd_norm.weight"
 """llama.cpp's name for the norm before the output head in these files."""
 SIGMOID = 2
-"""Of `expert_gating_func`."""
+"""Of `expert_gating_func`; 0 says nothing."""
 
 
 class Lfm2(Architecture):
@@ -70,7 +70,7 @@ class Lfm2Moe(Lfm2):
     model_class = "Lfm2MoeForCausalLM"
 
     def mlp_config(self) -> dict[str, Any]:
-        if self.keys.value("expert_gating_func") not in (None, SIGMOID):
+        if self.keys.count("expert_gating_func", MAX_SIZE) not in (0, SIGMOID):
             raise self.keys.wrong("expert_gating_func", f"{SIGMOID}, by sigmoids")
         return {
             "num_experts": self.num_experts,

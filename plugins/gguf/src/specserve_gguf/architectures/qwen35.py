@@ -141,12 +141,3 @@ class Qwen35Moe(Qwen35):
             "norm_topk_prob": self.keys.flag("expert_weights_norm", default=True),
             "shared_expert_intermediate_size": self.keys.whole("expert_shared_feed_forward_length", self.inner_size()),
         }
-
-    def of_layer(self, inner: str, tensor: str) -> Iterator[tuple[str, Part]]:
-        if inner == "ffn_gate_up_exps":
-            size = self.expert_size
-            for expert in range(self.num_experts):
-                yield f"mlp.experts.{expert}.gate_proj", Part(tensor, slice(0, size), matrix=expert)
-                yield f"mlp.experts.{expert}.up_proj", Part(tensor, slice(size, 2 * size), matrix=expert)
-        else:
-            yield from super().of_layer(inner, tensor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,8 +26,14 @@ def rotation(keys: Keys, head_dim: int, theta: float) -> dict[str, Any]:
     found: dict[str, Any] = {"rope_type": "default", "rope_theta": keys.number("rope.freq_base", theta)}
     rotated = keys.whole("rope.dimension_count", head_dim)
     if rotated != head_dim:
-        found["partial_rotary_factor"] = rotated / head_dim
+        found["partial_rotary_factor"] = share_of(rotated, head_dim)
     return found | scaling(keys, found["rope_theta"])
+
+
+def share_of(rotated: int, head_dim: int) -> float:
+    """The share of a head that is so many whole numbers again."""
+    share = rotated / head_dim
+    return share if int(head_dim * share) == rotated else math.nextafter(share, 1.0)
 
 
 def scaling(keys: Keys, theta: float) -> dict[str, Any]:
