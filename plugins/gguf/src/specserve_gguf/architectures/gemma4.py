@@ -11,7 +11,7 @@ from specserve_gguf.keys import MAX_HEAD
 from specserve_gguf.parts import Part
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
 TOKEN_TABLE = "per_layer_token_embd.weight"
 OF_TOKENS = {
@@ -43,7 +43,6 @@ class Gemma4(Gemma3):
     name = "gemma4"
     model_type = "gemma4_text"
     model_class = "Gemma4ForCausalLM"
-    norms: Mapping[str, str] = {**Gemma3.norms, **OF_LAYERS}
     norm_offset = 0.0
 
     @property
