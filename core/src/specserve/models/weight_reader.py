@@ -103,16 +103,16 @@ class WeightReader:
         )
 
     def embedding(self, weight: Tensor | DeferredWeight, lm_head: Projection) -> Tensor | Projection:
-        """The tokens' vectors; those of a quantised weight are kept packed, and once where the head has them, too."""
-        if not isinstance(weight, DeferredWeight):
-            return weight
-        if self.config.tied:
+        """The tokens' vectors; those of a quantised weight are kept once where the head has them, too."""
+        if self.config.tied and isinstance(weight, DeferredWeight):
             lm_head.serve_rows()
             return lm_head
-        return self.packed_table("embed_tokens", weight)
+        return self.table("embed_tokens", weight)
 
-    def packed_table(self, name: str, weight: DeferredWeight) -> Projection:
-        """One that nothing is multiplied by."""
+    def table(self, name: str, weight: Tensor | DeferredWeight) -> Tensor | Projection:
+        """Vectors that nothing is multiplied by; those of a quantised weight are kept packed."""
+        if not isinstance(weight, DeferredWeight):
+            return weight
         table = Projection(name, weight, None, self.kernels.linear)
         table.serve_rows()
         table.finalize(self.kernels)
@@ -158,8 +158,7 @@ class WeightReader:
         weight, rows = self.linear_weight((TOKEN_PROJECTION,)), rows_of((TOKEN_PROJECTION,), self.whole_shapes)
         whole = WholeMap(self.config.hidden_size, rows, stored={name: StoredAs(TOKEN_PROJECTION)})
         projection = self.projections[name] = Projection(name, weight, None, self.kernels.linear, whole=whole)
-        read = self.linear_weight((TOKEN_TABLE,))
-        table = self.packed_table("embed_tokens_per_layer", read) if isinstance(read, DeferredWeight) else read
+        table = self.table("embed_tokens_per_layer", self.linear_weight((TOKEN_TABLE,)))
         norm = self.norm(TOKEN_NORM)
         scale = torch.tensor(math.sqrt(len(norm)), dtype=self.dtype, device=self.device)
         return InputsOfTokens(table, projection, norm, self.config.norm_eps, scale)

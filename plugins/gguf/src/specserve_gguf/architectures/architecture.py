@@ -37,6 +37,8 @@ EXPERTS = {"ffn_gate_exps": "gate_proj", "ffn_up_exps": "up_proj", "ffn_down_exp
 NORMS_BEFORE = {"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm"}
 TOP = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 
+CHOICE, SIGMOIDS = "expert_gating_func", 2
+
 NULLS = ("sliding_window", "attn_logit_softcapping", "final_logit_softcapping")
 """Keys of config.json that mean something else where they are absent."""
 
@@ -65,6 +67,14 @@ class Architecture:
 
     def has(self, name: str) -> bool:
         return name in self.file.tensors
+
+    def some_layer_has(self, name: str) -> bool:
+        return any(tensor.endswith(f".{name}") for tensor in self.file.tensors)
+
+    def check_sigmoids(self) -> None:
+        """Raises ModelError where a token's experts are chosen otherwise; 0 says nothing."""
+        if self.keys.count(CHOICE, MAX_SIZE) not in (0, SIGMOIDS):
+            raise self.keys.wrong(CHOICE, f"{SIGMOIDS}, by sigmoids")
 
     @property
     def heads(self) -> int:

@@ -115,7 +115,7 @@ class Gemma4(Gemma3):
             "hidden_size_per_layer_input": size,
             "vocab_size_per_layer_input": table.info.shape[0] if table and size else None,
             "final_logit_softcapping": self.cap("final_logit_softcapping"),
-            "attention_bias": any(name.endswith(".attn_q.bias") for name in self.file.tensors),
+            "attention_bias": self.some_layer_has("attn_q.bias"),
             **self.experts_config(),
         }
 

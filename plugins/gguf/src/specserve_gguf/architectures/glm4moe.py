@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from specserve_gguf.architectures.architecture import Architecture
-from specserve_gguf.keys import MAX_LAYERS, MAX_SIZE
+from specserve_gguf.keys import MAX_LAYERS
 from specserve_gguf.parts import Part
 
 if TYPE_CHECKING:
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from specserve_gguf.model_file import ModelFile
 
-SIGMOID = 2
-"""Of `expert_gating_func`; 0 says nothing."""
 NEXTN = "nextn."
 BLOCK = {
     "eh_proj": "eh_proj",
@@ -40,8 +38,7 @@ class Glm4Moe(Architecture):
         self.num_layers -= self.drafting
 
     def own_config(self) -> dict[str, Any]:
-        if self.keys.count("expert_gating_func", MAX_SIZE) not in (0, SIGMOID):
-            raise self.keys.wrong("expert_gating_func", f"{SIGMOID}, by sigmoids")
+        self.check_sigmoids()
         self.keys.value("rope.dimension_sections")  # of images: a token of text has the same position in all of them
         return {
             "n_routed_experts": self.num_experts,
@@ -53,8 +50,8 @@ class Glm4Moe(Architecture):
             "topk_group": self.keys.whole("expert_group_used_count", 1),
             "norm_topk_prob": self.keys.flag("expert_weights_norm", default=True),
             "routed_scaling_factor": self.keys.number("expert_weights_scale", 1.0),
-            "use_qk_norm": any(name.endswith(".attn_q_norm.weight") for name in self.file.tensors),
-            "attention_bias": any(name.endswith(".attn_q.bias") for name in self.file.tensors),
+            "use_qk_norm": self.some_layer_has("attn_q_norm.weight"),
+            "attention_bias": self.some_layer_has("attn_q.bias"),
             "num_nextn_predict_layers": self.drafting or None,
         }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from specserve_gguf.architectures.architecture import Architecture
-from specserve_gguf.keys import MAX_LAYERS, MAX_SIZE
+from specserve_gguf.keys import MAX_LAYERS
 from specserve_gguf.parts import Part
 
 if TYPE_CHECKING:
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 CONV = {"shortconv.in_proj": "conv.in_proj", "shortconv.out_proj": "conv.out_proj", "shortconv.conv": "conv.conv"}
 FINAL_NORM = "token_embd_norm.weight"
 """llama.cpp's name for the norm before the output head in these files."""
-SIGMOID = 2
-"""Of `expert_gating_func`; 0 says nothing."""
 
 
 class Lfm2(Architecture):
@@ -40,7 +38,7 @@ class Lfm2(Architecture):
         return {
             "layer_types": ["full_attention" if heads else "conv" for heads in self.kv_heads_of_layers],
             "conv_L_cache": self.keys.whole("shortconv.l_cache"),
-            "conv_bias": any(name.endswith(".shortconv.in_proj.bias") for name in self.file.tensors),
+            "conv_bias": self.some_layer_has("shortconv.in_proj.bias"),
             "norm_eps": self.keys.number("attention.layer_norm_rms_epsilon"),
             "sliding_window": self.window,
             **self.mlp_config(),
@@ -70,8 +68,7 @@ class Lfm2Moe(Lfm2):
     model_class = "Lfm2MoeForCausalLM"
 
     def mlp_config(self) -> dict[str, Any]:
-        if self.keys.count("expert_gating_func", MAX_SIZE) not in (0, SIGMOID):
-            raise self.keys.wrong("expert_gating_func", f"{SIGMOID}, by sigmoids")
+        self.check_sigmoids()
         return {
             "num_experts": self.num_experts,
             "num_experts_per_tok": self.keys.whole("expert_used_count"),
@@ -79,7 +76,7 @@ class Lfm2Moe(Lfm2):
             "num_dense_layers": self.keys.count("leading_dense_block_count", MAX_LAYERS),
             "norm_topk_prob": self.keys.flag("expert_weights_norm", default=True),
             "routed_scaling_factor": self.keys.number("expert_weights_scale", 1.0),
-            "use_expert_bias": any(name.endswith(".exp_probs_b.bias") for name in self.file.tensors),
+            "use_expert_bias": self.some_layer_has("exp_probs_b.bias"),
         }
 
     def of_layer(self, inner: str, tensor: str) -> Iterator[tuple[str, Part]]:

@@ -71,7 +71,7 @@ class Qwen35(Architecture):
             "linear_key_head_dim": self.key_dim,
             "linear_value_head_dim": self.value_dim,
             "linear_conv_kernel_dim": self.keys.whole("ssm.conv_kernel"),
-            "attention_bias": any(name.endswith(".attn_q.bias") for name in self.file.tensors),
+            "attention_bias": self.some_layer_has("attn_q.bias"),
             "sliding_window": self.window,
             "mtp_num_hidden_layers": len(self.drafting) or None,
         }
